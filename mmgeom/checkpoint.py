@@ -1,0 +1,179 @@
+# Copyright (c) mmgeom contributors. Licensed under Apache-2.0.
+"""Load checkpoints of mmengine without executing code from them.
+
+A checkpoint is a pickle, and a pickle may name any function and have it
+called. ``torch.load(weights_only=True)`` refuses everything that is not on
+a list. mmengine's own checkpoints need a few entries more: the history of
+logged values, and numpy arrays. The history also asks for
+``builtins.getattr``; here that name is answered by a function that gives
+nothing but the four statistics methods of the history.
+"""
+
+import os
+import pickle
+import re
+from typing import Any
+
+import numpy as np
+import torch
+from mmengine.config import ConfigDict
+from mmengine.dist import barrier, get_dist_info
+from mmengine.logging import HistoryBuffer
+from torch.hub import load_state_dict_from_url
+
+#: Environment variable with checkpoint files that may execute code,
+#: separated as in ``PATH``.
+TRUST_VARIABLE = 'MMGEOM_TRUSTED_CHECKPOINTS'
+
+_STATISTICS = ('min', 'max', 'mean', 'current')
+
+
+def load_from_local(filename: str, map_location: Any = None) -> dict:
+    """Load a local checkpoint file without executing code from it.
+
+    Args:
+        filename (str): Path, ``~`` allowed.
+        map_location (Any): As of :func:`torch.load`. Defaults to None.
+
+    Returns:
+        dict: The checkpoint.
+
+    Raises:
+        FileNotFoundError: When there is no such file.
+        RuntimeError: When the file asks for anything that is not on the
+            allow-list, or is no checkpoint.
+    """
+    path = os.path.expanduser(filename)
+    if not os.path.isfile(path):
+        raise FileNotFoundError(
+            f'checkpoint {filename} does not exist: check the path.'
+        )
+    if _is_trusted(path):
+        return torch.load(path, map_location=map_location, weights_only=False)
+    try:
+        with torch.serialization.safe_globals(allowed_globals()):
+            return torch.load(
+                path, map_location=map_location, weights_only=True
+            )
+    except Exception as error:
+        raise RuntimeError(_refusal(filename, error)) from error
+
+
+def load_from_http(
+    filename: str,
+    map_location: Any = None,
+    model_dir: str | None = None,
+    progress: bool = False,
+) -> dict:
+    """Download a checkpoint and load it without executing code from it.
+
+    Rank 0 downloads first, the others read its file.
+
+    Args:
+        filename (str): Address of the checkpoint.
+        map_location (Any): As of :func:`torch.load`. Defaults to None.
+        model_dir (str, optional): Folder to keep the file in. Defaults to
+            None, which means torch's hub folder.
+        progress (bool): Show a progress bar. Defaults to False.
+
+    Returns:
+        dict: The checkpoint.
+
+    Raises:
+        RuntimeError: As :func:`load_from_local`.
+    """
+
+    def load() -> dict:
+        try:
+            with torch.serialization.safe_globals(allowed_globals()):
+                return load_state_dict_from_url(
+                    filename,
+                    model_dir=model_dir,
+                    map_location=map_location,
+                    progress=progress,
+                    weights_only=True,
+                )
+        except pickle.UnpicklingError as error:
+            raise RuntimeError(_refusal(filename, error)) from error
+
+    rank, _ = get_dist_info()
+    if rank == 0:
+        checkpoint = load()
+    barrier()
+    if rank > 0:
+        checkpoint = load()
+    return checkpoint
+
+
+def allowed_globals() -> list:
+    """What a checkpoint of mmengine may name beyond torch's own list.
+
+    Returns:
+        list: Entries for :func:`torch.serialization.safe_globals`.
+    """
+    reconstruct = np.zeros(1).__reduce__()[0]
+    scalar = np.float64(0).__reduce__()[0]
+    entries: list = [
+        HistoryBuffer,
+        ConfigDict,
+        np.ndarray,
+        np.dtype,
+        (history_statistic, 'builtins.getattr'),
+    ]
+    for module in ('numpy._core.multiarray', 'numpy.core.multiarray'):
+        entries.append((reconstruct, f'{module}._reconstruct'))
+        entries.append((scalar, f'{module}.scalar'))
+    entries += [
+        value
+        for value in vars(np.dtypes).values()
+        if isinstance(value, type) and issubclass(value, np.dtype)
+    ]
+    return entries
+
+
+def history_statistic(owner: Any, name: str) -> Any:
+    """The only attributes a checkpoint may ask for.
+
+    Args:
+        owner (Any): Must be mmengine's ``HistoryBuffer``.
+        name (str): ``'min'``, ``'max'``, ``'mean'`` or ``'current'``.
+
+    Returns:
+        Any: The method.
+
+    Raises:
+        pickle.UnpicklingError: For anything else.
+    """
+    if owner is HistoryBuffer and name in _STATISTICS:
+        return getattr(HistoryBuffer, name)
+    raise pickle.UnpicklingError(f'attribute {name!r} of {owner!r}')
+
+
+def _is_trusted(path: str) -> bool:
+    trusted = os.environ.get(TRUST_VARIABLE, '').split(os.pathsep)
+    return any(
+        os.path.isfile(entry) and os.path.samefile(entry, path)
+        for entry in map(os.path.expanduser, trusted)
+        if entry
+    )
+
+
+def _refusal(filename: str, error: Exception) -> str:
+    """One sentence for whatever went wrong while a file was read."""
+    reason = ' '.join(str(error).split()).split('WeightsUnpickler error: ')[-1]
+    asked = re.search(
+        r'(?:GLOBAL|global|class|function) ([\w.]+\.\w+)', reason
+    )
+    if not isinstance(error, pickle.UnpicklingError):
+        return (
+            f'{filename} cannot be read as a checkpoint '
+            f'({type(error).__name__}: {reason[:200]}): check that the file '
+            'is complete and was written by torch.save.'
+        )
+    plain = re.split(' Please | Check the documentation', reason)[0]
+    what = asked.group(1) if asked else plain[:200]
+    return (
+        f'checkpoint {filename} was refused and nothing in it was executed, '
+        f'because it asks for {what}, which is not on the allow-list: if you '
+        f'trust this file, set {TRUST_VARIABLE}={filename}.'
+    )
