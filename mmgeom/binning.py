@@ -1,0 +1,190 @@
+# Copyright (c) mmgeom contributors. Licensed under Apache-2.0.
+"""Bins over a continuous label."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class LabelBins:
+    """Intervals that divide the range of a regression label.
+
+    Bin ``k`` holds the values in ``[edges[k], edges[k + 1])``; the last bin
+    holds its right edge too.
+
+    Args:
+        edges (Sequence[float]): K + 1 strictly increasing finite edges.
+        centers (Sequence[float], optional): K label values that stand for
+            the bins, each inside its bin. Defaults to None, which means the
+            midpoints.
+
+    Raises:
+        ValueError: When edges or centers are not as described.
+    """
+
+    def __init__(
+        self,
+        edges: Sequence[float],
+        centers: Sequence[float] | None = None,
+    ) -> None:
+        self.edges = torch.as_tensor(edges, dtype=torch.float64)
+        if (
+            self.edges.ndim != 1
+            or len(self.edges) < 2
+            or not torch.isfinite(self.edges).all()
+            or not (self.edges.diff() > 0).all()
+        ):
+            raise ValueError(
+                'bin edges must be at least two strictly increasing finite '
+                f'numbers, got {list(edges)[:8]}.'
+            )
+        left, right = self.edges[:-1], self.edges[1:]
+        if centers is None:
+            self.centers = (left + right) / 2
+        else:
+            self.centers = torch.as_tensor(centers, dtype=torch.float64)
+        if (
+            self.centers.shape != left.shape
+            or not ((self.centers >= left) & (self.centers <= right)).all()
+        ):
+            raise ValueError(
+                f'{len(left)} bins need as many centers, each inside its '
+                f'bin, got {self.centers.tolist()[:8]}.'
+            )
+
+    @classmethod
+    def from_spec(
+        cls,
+        values: Any,
+        width: float | None = None,
+        edges: Sequence[float] | None = None,
+        unique: bool = False,
+        start: float | None = None,
+        stop: float | None = None,
+    ) -> 'LabelBins':
+        """Make bins by width, by edges, or by unique values.
+
+        Args:
+            values (Any): The training targets, shape ``(N,)``.
+            width (float, optional): Equal bins of this width in label
+                units, whose centers are multiples of it (ages with
+                ``width=1`` get the bins 0, 1, 2, ...). Defaults to None.
+            edges (Sequence[float], optional): The edges themselves.
+                Defaults to None.
+            unique (bool): One bin for each distinct value. Defaults to
+                False.
+            start (float, optional): Center of the first bin, with
+                ``width``. Defaults to None, which means the multiple of
+                ``width`` next to the smallest value.
+            stop (float, optional): Largest value to cover, with ``width``.
+                Defaults to None, which means the largest value.
+
+        Returns:
+            LabelBins: The bins.
+
+        Raises:
+            ValueError: Unless exactly one rule is given, with sane values.
+        """
+        rules = [width is not None, edges is not None, bool(unique)]
+        if sum(rules) != 1:
+            raise ValueError(
+                'give exactly one of `width`, `edges` and `unique=True` to '
+                f'make label bins, got width={width}, edges={edges}, '
+                f'unique={unique}.'
+            )
+        if edges is not None:
+            return cls(edges)
+        values = np.asarray(values, dtype=np.float64)
+        if unique:
+            return cls._from_unique(np.unique(values))
+        return cls._from_width(values, width, start, stop)
+
+    @classmethod
+    def _from_unique(cls, centers: np.ndarray) -> 'LabelBins':
+        if len(centers) == 1:
+            gap = np.array([1.0])
+        else:
+            gap = np.diff(centers)
+        inner = centers[:-1] + gap[: len(centers) - 1] / 2
+        edges = np.concatenate(
+            [[centers[0] - gap[0] / 2], inner, [centers[-1] + gap[-1] / 2]]
+        )
+        return cls(edges, centers)
+
+    @classmethod
+    def _from_width(
+        cls,
+        values: np.ndarray,
+        width: float,
+        start: float | None,
+        stop: float | None,
+    ) -> 'LabelBins':
+        if not width > 0:
+            raise ValueError(f'bin width must be positive, got {width}.')
+        if start is None:
+            start = np.floor(values.min() / width + 0.5) * width
+        if stop is None:
+            stop = values.max()
+        if stop < start:
+            raise ValueError(
+                f'bins need stop >= start, got start={start}, stop={stop}.'
+            )
+        number = int(np.floor((stop - start) / width + 0.5)) + 1
+        centers = start + width * np.arange(number)
+        edges = start + width * (np.arange(number + 1) - 0.5)
+        return cls(edges, centers)
+
+    def __len__(self) -> int:
+        return len(self.edges) - 1
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LabelBins):
+            return NotImplemented
+        return torch.equal(self.edges, other.edges) and torch.equal(
+            self.centers, other.centers
+        )
+
+    __hash__ = None
+
+    def __repr__(self) -> str:
+        return (
+            f'LabelBins({len(self)} bins over '
+            f'[{self.edges[0]:g}, {self.edges[-1]:g}])'
+        )
+
+    def index(self, values: Any, clamp: bool = True) -> Tensor:
+        """Bin of each value.
+
+        Args:
+            values (Any): Targets, any shape.
+            clamp (bool): Put values outside the edges into the first or
+                last bin, as is right for test data; otherwise refuse them.
+                Defaults to True.
+
+        Returns:
+            Tensor: int64, the shape of ``values``.
+
+        Raises:
+            ValueError: With ``clamp=False``, when a value lies outside.
+        """
+        values = torch.as_tensor(values, dtype=torch.float64)
+        outside = (values < self.edges[0]) | (values > self.edges[-1])
+        if not clamp and outside.any():
+            raise ValueError(
+                f'target {values[outside].flatten()[0].item():g} lies '
+                f'outside the bins [{self.edges[0]:g}, {self.edges[-1]:g}] '
+                f'({int(outside.sum())} such targets): widen the bins.'
+            )
+        inner = self.edges[1:-1].contiguous()
+        return torch.bucketize(values, inner, right=True)
+
+    def to_dict(self) -> dict:
+        """Plain Python, the arguments of the constructor.
+
+        Returns:
+            dict: Lists of numbers.
+        """
+        return dict(edges=self.edges.tolist(), centers=self.centers.tolist())
