@@ -1,0 +1,4 @@
+# Copyright (c) mmgeom contributors. Licensed under Apache-2.0.
+from .cifar_resnet import CIFARResNet
+
+__all__ = ['CIFARResNet']

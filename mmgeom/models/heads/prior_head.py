@@ -1,0 +1,108 @@
+# Copyright (c) mmgeom contributors. Licensed under Apache-2.0.
+"""What the classification heads of this package have in common."""
+
+import inspect
+from typing import Any
+
+from mmpretrain.models.heads import ClsHead
+from mmpretrain.structures import DataSample
+from torch import Tensor
+
+from mmgeom.distribution import LabelDistribution
+from mmgeom.geometry import LogPrior, adjust_logits
+from mmgeom.registry import MODELS
+
+
+class PriorHead(ClsHead):
+    r"""A classification head that knows the class priors.
+
+    Adds two things to the host's head: the number of classes is filled into
+    the config of a loss that asks for it, and predictions can be adjusted
+    after training,
+
+    .. math:: \hat y = \arg\max_k\, s_k - \tau \log \pi_k ,
+
+    which changes :meth:`predict` and leaves the training loss and
+    ``forward`` alone. Source: *Long-Tail Learning via Logit Adjustment*
+    (ICLR 2021), Eq. 9.
+
+    Args:
+        num_classes (int): K, positive.
+        in_channels (int): Width of the feature, positive.
+        post_hoc_tau (float): Temperature of the post-hoc adjustment, 0 for
+            none. Not meant to be combined with a loss that is adjusted
+            itself. Defaults to 0.0.
+        loss (dict): Config of the loss. Defaults to cross-entropy.
+        **kwargs: Arguments of mmpretrain's ``ClsHead``.
+
+    Raises:
+        ValueError: When an argument is out of its range.
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        in_channels: int,
+        post_hoc_tau: float = 0.0,
+        loss: dict = dict(type='CrossEntropyLoss', loss_weight=1.0),
+        **kwargs: Any,
+    ) -> None:
+        for name, value in (
+            ('num_classes', num_classes),
+            ('in_channels', in_channels),
+        ):
+            if value < 1:
+                raise ValueError(f'{name} must be positive, got {value}.')
+        super().__init__(loss=with_num_classes(loss, num_classes), **kwargs)
+        self.num_classes = num_classes
+        self.in_channels = in_channels
+        self.post_hoc_tau = post_hoc_tau
+        self.log_prior = LogPrior(num_classes)
+
+    def set_label_distribution(self, distribution: LabelDistribution) -> None:
+        """Take the priors of the training labels.
+
+        Args:
+            distribution (LabelDistribution): Over K classes.
+
+        Raises:
+            ValueError: When it has another number of classes.
+        """
+        self.log_prior.set_label_distribution(distribution)
+
+    def _get_predictions(
+        self, cls_score: Tensor, data_samples: list | None
+    ) -> list[DataSample]:
+        """Adjust the logits if asked to, then predict as the host does."""
+        if self.post_hoc_tau:
+            cls_score = adjust_logits(
+                cls_score, self.log_prior(), -self.post_hoc_tau
+            )
+        return super()._get_predictions(cls_score, data_samples)
+
+
+def with_num_classes(loss: Any, num_classes: int) -> Any:
+    """Fill the number of classes into the config of a loss that takes it.
+
+    Args:
+        loss (Any): Config of a loss; anything else is returned as it is.
+        num_classes (int): K.
+
+    Returns:
+        Any: The config, completed.
+
+    Raises:
+        ValueError: When the config names another number of classes.
+    """
+    if not isinstance(loss, dict) or not isinstance(loss.get('type'), str):
+        return loss
+    cls = MODELS.get(loss['type'])
+    if cls is None or 'num_classes' not in inspect.signature(cls).parameters:
+        return loss
+    given = loss.get('num_classes', num_classes)
+    if given is not None and given != num_classes:
+        raise ValueError(
+            f'the head has num_classes={num_classes} but its loss has '
+            f'num_classes={given}: leave it out of the loss.'
+        )
+    return {**loss, 'num_classes': num_classes}

@@ -1,0 +1,6 @@
+# Copyright (c) mmgeom contributors. Licensed under Apache-2.0.
+"""Losses."""
+
+from .logit_adjusted_loss import LogitAdjustedLoss
+
+__all__ = ['LogitAdjustedLoss']
