@@ -1,0 +1,66 @@
+# Places-LT: 62,500 training images of 365 classes, 4,980 to 5 a class.
+# The small images of Places365-Standard and the list files of OLTR lie in
+# data/places365.
+data_preprocessor = dict(
+    num_classes=365,
+    mean=[123.675, 116.28, 103.53],
+    std=[58.395, 57.12, 57.375],
+    # images are decoded as BGR
+    to_rgb=True,
+)
+
+train_pipeline = [
+    dict(type='mmgeom.LoadImage'),
+    dict(type='RandomResizedCrop', scale=224),
+    dict(type='RandomFlip', prob=0.5, direction='horizontal'),
+    dict(type='ColorJitter', brightness=0.4, contrast=0.4, saturation=0.4),
+    dict(type='PackInputs'),
+]
+test_pipeline = [
+    dict(type='mmgeom.LoadImage'),
+    dict(type='ResizeEdge', scale=256, edge='short'),
+    dict(type='CenterCrop', crop_size=224),
+    dict(type='PackInputs'),
+]
+
+train_dataloader = dict(
+    batch_size=64,
+    num_workers=8,
+    dataset=dict(
+        type='mmgeom.PlacesLT',
+        data_root='data/places365',
+        ann_file='Places_LT_train.txt',
+        pipeline=train_pipeline,
+    ),
+    sampler=dict(type='DefaultSampler', shuffle=True),
+)
+
+val_dataloader = dict(
+    batch_size=64,
+    num_workers=8,
+    dataset=dict(
+        type='mmgeom.PlacesLT',
+        data_root='data/places365',
+        ann_file='Places_LT_val.txt',
+        pipeline=test_pipeline,
+    ),
+    sampler=dict(type='DefaultSampler', shuffle=False),
+)
+val_evaluator = [
+    dict(type='mmgeom.ShotAccuracy'),
+    dict(type='mmgeom.CalibrationError'),
+]
+
+# Select on the validation list, report on the test list.
+test_dataloader = dict(
+    batch_size=64,
+    num_workers=8,
+    dataset=dict(
+        type='mmgeom.PlacesLT',
+        data_root='data/places365',
+        ann_file='Places_LT_test.txt',
+        pipeline=test_pipeline,
+    ),
+    sampler=dict(type='DefaultSampler', shuffle=False),
+)
+test_evaluator = val_evaluator

@@ -1,0 +1,22 @@
+# The CIFAR-LT schedule of LDAM: warm-up over 5 epochs, then x0.01 at epochs
+# 160 and 180.
+optim_wrapper = dict(
+    optimizer=dict(type='SGD', lr=0.1, momentum=0.9, weight_decay=2e-4)
+)
+param_scheduler = [
+    dict(
+        type='LinearLR',
+        start_factor=0.2,
+        by_epoch=True,
+        begin=0,
+        end=4,
+    ),
+    dict(type='MultiStepLR', by_epoch=True, milestones=[160, 180], gamma=0.01),
+]
+
+train_cfg = dict(by_epoch=True, max_epochs=200, val_interval=5)
+val_cfg = dict()
+test_cfg = dict()
+
+# The learning rate is meant for this total batch size.
+auto_scale_lr = dict(base_batch_size=128)

@@ -1,0 +1,104 @@
+# Copyright (c) mmgeom contributors. Licensed under Apache-2.0.
+"""Refuse checkpoints that do not belong to the model."""
+
+from collections.abc import Mapping
+
+from mmengine.hooks import Hook
+from mmengine.model import BaseTTAModel, is_model_wrapper
+from mmengine.runner import BaseLoop, Runner
+from torch import nn
+
+from mmgeom.registry import HOOKS
+
+
+@HOOKS.register_module()
+class CheckpointCheckHook(Hook):
+    """Compare a checkpoint with the model before its weights are loaded.
+
+    The host only warns of missing weights and goes on with random ones. When
+    a run is resumed or tested, every parameter and buffer must be there in
+    the right shape; when training starts from a checkpoint (``load_from``),
+    at least one must fit, so that heads may be exchanged. Buffers that the
+    label distribution fills may be missing.
+    """
+
+    # Before hooks that read the checkpoint, such as EMAHook.
+    priority = 'VERY_HIGH'
+
+    def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
+        """Check.
+
+        Args:
+            runner (Runner): The runner.
+            checkpoint (dict): As loaded from the file.
+
+        Raises:
+            ValueError: When the checkpoint does not fit the model.
+        """
+        state = checkpoint.get('state_dict', checkpoint)
+        model = unwrap(runner.model)
+        missing, reshaped, fitting = compare_state(model, state)
+        trains = isinstance(runner._train_loop, BaseLoop)
+        strict = runner._resume or not trains
+        if strict and (missing or reshaped):
+            problem = reshaped or [f'{name} is missing' for name in missing]
+            raise ValueError(
+                'the checkpoint does not belong to the model of this config '
+                f'({len(missing) + len(reshaped)} of {len(state)} entries, '
+                f'first: {problem[0]}): give the config it was trained with.'
+            )
+        if not fitting:
+            raise ValueError(
+                'load_from names a checkpoint that shares no weight with the '
+                f'model of this config (its first entry is '
+                f'{next(iter(state), None)!r}): give another checkpoint.'
+            )
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """The model inside wrappers for several processes or test-time views.
+
+    Args:
+        model (nn.Module): Wrapped or not.
+
+    Returns:
+        nn.Module: The innermost model.
+    """
+    while is_model_wrapper(model) or isinstance(model, BaseTTAModel):
+        model = model.module
+    return model
+
+
+def compare_state(
+    model: nn.Module, state: Mapping
+) -> tuple[list[str], list[str], list[str]]:
+    """Compare a model with a state dict, by names and shapes.
+
+    Args:
+        model (nn.Module): The model.
+        state (Mapping): The state dict; a leading ``module.`` is ignored.
+
+    Returns:
+        tuple[list[str], list[str], list[str]]: Names that are missing,
+        descriptions of entries of another shape, and names that fit.
+    """
+    state = {name.removeprefix('module.'): v for name, v in state.items()}
+    optional = {
+        f'{prefix}.{name}' if prefix else name
+        for prefix, module in model.named_modules()
+        if hasattr(module, 'set_label_distribution')
+        for name, _ in module.named_buffers()
+    }
+    missing, reshaped, fitting = [], [], []
+    for name, value in model.state_dict().items():
+        if name not in state:
+            if name not in optional and 'num_batches_tracked' not in name:
+                missing.append(name)
+        elif tuple(state[name].shape) != tuple(value.shape):
+            reshaped.append(
+                f'{name} has shape {tuple(state[name].shape)} instead of '
+                f'{tuple(value.shape)}'
+            )
+        else:
+            fitting.append(name)
+    return missing, reshaped, fitting
