@@ -8,6 +8,7 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from mmgeom.distribution import LabelDistribution
 
@@ -27,7 +28,8 @@ def render_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     for position, name in enumerate(columns):
         table.add_column(name, justify='left' if position == 0 else 'right')
     for row in rows:
-        table.add_row(*(_cell(value) for value in row))
+        # As text objects, since rich would read markup in plain strings.
+        table.add_row(*(Text(_cell(value)) for value in row))
     console = Console(file=io.StringIO(), width=120, color_system=None)
     console.print(table)
     lines = console.file.getvalue().splitlines()

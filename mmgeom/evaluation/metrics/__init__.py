@@ -1,0 +1,8 @@
+# Copyright (c) mmgeom contributors. Licensed under Apache-2.0.
+"""Registered metrics."""
+
+from .calibration_error import CalibrationError
+from .shot_accuracy import ShotAccuracy
+from .shot_metric import ShotMetric
+
+__all__ = ['CalibrationError', 'ShotAccuracy', 'ShotMetric']
