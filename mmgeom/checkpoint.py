@@ -4,22 +4,31 @@
 A checkpoint is a pickle, and a pickle may name any function and have it
 called. ``torch.load(weights_only=True)`` refuses everything that is not on
 a list. mmengine's own checkpoints need a few entries more: the history of
-logged values, and numpy arrays. The history also asks for
-``builtins.getattr``; here that name is answered by a function that gives
-nothing but the four statistics methods of the history.
+logged values, and numpy arrays (see :mod:`mmgeom.checkpoint_arrays`). The
+history also asks for ``builtins.getattr``; here that name is answered by a
+function that gives nothing but the four statistics methods of the history.
 """
 
 import os
 import pickle
 import re
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from mmengine.config import ConfigDict
 from mmengine.dist import barrier, get_dist_info
 from mmengine.logging import HistoryBuffer
 from torch.hub import load_state_dict_from_url
+
+from .checkpoint_arrays import (
+    ArrayRecord,
+    DTypeRecord,
+    array_record,
+    empty_bytes,
+    numpy_scalar,
+    resolve_records,
+)
 
 #: Environment variable with checkpoint files that may execute code,
 #: separated as in ``PATH``.
@@ -51,10 +60,11 @@ def load_from_local(filename: str, map_location: Any = None) -> dict:
     if _is_trusted(path):
         return torch.load(path, map_location=map_location, weights_only=False)
     try:
-        with torch.serialization.safe_globals(allowed_globals()):
-            return torch.load(
+        return _restricted(
+            lambda: torch.load(
                 path, map_location=map_location, weights_only=True
             )
+        )
     except Exception as error:
         raise RuntimeError(_refusal(filename, error)) from error
 
@@ -85,14 +95,15 @@ def load_from_http(
 
     def load() -> dict:
         try:
-            with torch.serialization.safe_globals(allowed_globals()):
-                return load_state_dict_from_url(
+            return _restricted(
+                lambda: load_state_dict_from_url(
                     filename,
                     model_dir=model_dir,
                     map_location=map_location,
                     progress=progress,
                     weights_only=True,
                 )
+            )
         except pickle.UnpicklingError as error:
             raise RuntimeError(_refusal(filename, error)) from error
 
@@ -111,23 +122,17 @@ def allowed_globals() -> list:
     Returns:
         list: Entries for :func:`torch.serialization.safe_globals`.
     """
-    reconstruct = np.zeros(1).__reduce__()[0]
-    scalar = np.float64(0).__reduce__()[0]
     entries: list = [
         HistoryBuffer,
         ConfigDict,
-        np.ndarray,
-        np.dtype,
         (history_statistic, 'builtins.getattr'),
+        (empty_bytes, 'builtins.bytes'),
+        (ArrayRecord, 'numpy.ndarray'),
+        (DTypeRecord, 'numpy.dtype'),
     ]
     for module in ('numpy._core.multiarray', 'numpy.core.multiarray'):
-        entries.append((reconstruct, f'{module}._reconstruct'))
-        entries.append((scalar, f'{module}.scalar'))
-    entries += [
-        value
-        for value in vars(np.dtypes).values()
-        if isinstance(value, type) and issubclass(value, np.dtype)
-    ]
+        entries.append((array_record, f'{module}._reconstruct'))
+        entries.append((numpy_scalar, f'{module}.scalar'))
     return entries
 
 
@@ -146,7 +151,37 @@ def history_statistic(owner: Any, name: str) -> Any:
     """
     if owner is HistoryBuffer and name in _STATISTICS:
         return getattr(HistoryBuffer, name)
-    raise pickle.UnpicklingError(f'attribute {name!r} of {owner!r}')
+    raise pickle.UnpicklingError(
+        f'builtins.getattr, for the attribute {name!r} of {owner!r}'
+    )
+
+
+def _restricted(load: Callable[[], Any]) -> Any:
+    """Run a loader with our allow-list and undo what it may leave behind."""
+    HistoryBuffer()  # fills in the statistics methods
+    methods = dict(HistoryBuffer._statistics_methods)
+    entries = allowed_globals()
+    names = {_global_name(entry) for entry in entries}
+    before = torch.serialization.get_safe_globals()
+    # Somebody else may have allowed the real getattr or numpy.ndarray.
+    others = [e for e in before if _global_name(e) not in names]
+    torch.serialization.clear_safe_globals()
+    torch.serialization.add_safe_globals(others + entries)
+    try:
+        return resolve_records(load())
+    finally:
+        torch.serialization.clear_safe_globals()
+        torch.serialization.add_safe_globals(before)
+        # A history's state may replace the methods of all histories.
+        HistoryBuffer._statistics_methods.clear()
+        HistoryBuffer._statistics_methods.update(methods)
+
+
+def _global_name(entry: Any) -> str:
+    """The name by which an entry of torch's list is asked for."""
+    if isinstance(entry, tuple):
+        return entry[1]
+    return f'{entry.__module__}.{entry.__qualname__}'
 
 
 def _is_trusted(path: str) -> bool:
@@ -161,19 +196,24 @@ def _is_trusted(path: str) -> bool:
 def _refusal(filename: str, error: Exception) -> str:
     """One sentence for whatever went wrong while a file was read."""
     reason = ' '.join(str(error).split()).split('WeightsUnpickler error: ')[-1]
-    asked = re.search(
-        r'(?:GLOBAL|global|class|function) ([\w.]+\.\w+)', reason
-    )
-    if not isinstance(error, pickle.UnpicklingError):
+    is_pickle = isinstance(error, pickle.UnpicklingError)
+    if not is_pickle or 'Unsupported operand' in reason:
         return (
             f'{filename} cannot be read as a checkpoint '
             f'({type(error).__name__}: {reason[:200]}): check that the file '
             'is complete and was written by torch.save.'
         )
     plain = re.split(' Please | Check the documentation', reason)[0]
-    what = asked.group(1) if asked else plain[:200]
+    asked = re.search(
+        '(?:GLOBAL (\\S+)|unrecognized function (.+)|but got (.+))', plain
+    )
+    what = next(filter(None, asked.groups())) if asked else plain
+    what = what.strip(' .')[:200]
+    trust = f'set {TRUST_VARIABLE}={filename}'
+    if not os.path.isfile(os.path.expanduser(filename)):  # an address
+        trust = f'download it and set {TRUST_VARIABLE} to the path'
     return (
         f'checkpoint {filename} was refused and nothing in it was executed, '
         f'because it asks for {what}, which is not on the allow-list: if you '
-        f'trust this file, set {TRUST_VARIABLE}={filename}.'
+        f'trust this file, {trust}.'
     )
