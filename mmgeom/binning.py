@@ -124,18 +124,29 @@ class LabelBins:
     ) -> 'LabelBins':
         if not width > 0:
             raise ValueError(f'bin width must be positive, got {width}.')
-        if start is None:
-            start = np.floor(values.min() / width + 0.5) * width
-        if stop is None:
-            stop = values.max()
-        if stop < start:
+        if not np.isfinite(width):
+            raise ValueError(f'bin width must be finite, got {width}.')
+        if values.size == 0 and (start is None or stop is None):
+            raise ValueError(
+                'bins over no values at all need `start` and `stop`, got '
+                f'start={start}, stop={stop}.'
+            )
+        if start is not None and stop is not None and stop < start:
             raise ValueError(
                 f'bins need stop >= start, got start={start}, stop={stop}.'
             )
-        number = int(np.floor((stop - start) / width + 0.5)) + 1
-        centers = start + width * np.arange(number)
-        edges = start + width * (np.arange(number + 1) - 0.5)
-        return cls(edges, centers)
+        lowest = values.min() if start is None else start
+        highest = max(values.max(), lowest) if stop is None else stop
+        origin = 0.0 if start is None else start
+        # One bin more on either side than needed, because rounding decides
+        # on which side of an edge a value is.
+        limits = np.array([lowest, highest])
+        first, last = np.floor((limits - origin) / width + 0.5)
+        steps = np.arange(first - 1, last + 3)
+        edges = origin + width * (steps - 0.5)
+        low, high = np.searchsorted(edges, limits, side='right') - 1
+        centers = origin + width * steps[low : high + 1]
+        return cls(edges[low : high + 2], centers)
 
     def __len__(self) -> int:
         return len(self.edges) - 1
@@ -168,9 +179,15 @@ class LabelBins:
             Tensor: int64, the shape of ``values``.
 
         Raises:
-            ValueError: With ``clamp=False``, when a value lies outside.
+            ValueError: When a value is not a number or, with
+                ``clamp=False``, lies outside.
         """
         values = torch.as_tensor(values, dtype=torch.float64)
+        if values.isnan().any():
+            raise ValueError(
+                f'{int(values.isnan().sum())} of {values.numel()} targets '
+                'are not a number: remove or fill them.'
+            )
         outside = (values < self.edges[0]) | (values > self.edges[-1])
         if not clamp and outside.any():
             raise ValueError(

@@ -243,7 +243,7 @@ class LabelDistribution:
         effective = self.effective_numbers(beta)
         present = effective > 0
         weights = torch.where(present, 1 / effective.clamp(min=1e-12), 0)
-        return weights / weights.sum() * present.sum()
+        return weights / weights.sum().clamp(min=1e-12) * present.sum()
 
     def groups(self, by: str = 'count', **kwargs: Any) -> dict[str, Tensor]:
         """Many-, medium- and few-shot classes.
@@ -284,7 +284,8 @@ class LabelDistribution:
         if isinstance(rule, (tuple, list)) and len(rule) == 2:
             name, share = rule
             if name == 'top' and 0 < share <= 1:
-                top = int(np.ceil(share * self.num_classes))
+                # 0.07 * 100 is a little more than 7 in floating point.
+                top = int(np.ceil(round(share * self.num_classes, 9)))
                 order = torch.argsort(
                     self.counts, descending=True, stable=True
                 )

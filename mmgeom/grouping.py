@@ -78,10 +78,13 @@ def _by_count(
 def _by_range(
     counts: Tensor, ranges: Mapping[str, Sequence[int]]
 ) -> dict[str, Tensor]:
-    groups = {
-        name: list(range(int(start), int(stop)))
-        for name, (start, stop) in ranges.items()
-    }
+    for name, limits in ranges.items():
+        if len(limits) != 2 or limits[0] > limits[1]:
+            raise ValueError(
+                f'the range of shot group {name!r} must be (start, stop) '
+                f'with start <= stop, got {limits}.'
+            )
+    groups = {name: range(*limits) for name, limits in ranges.items()}
     return _given(counts, groups)
 
 

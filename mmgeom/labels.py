@@ -29,7 +29,7 @@ def dataset_labels(dataset: Any) -> np.ndarray | list[np.ndarray]:
         TypeError: When the labels are not integers, or the dataset offers
             none of the interfaces that are known here.
     """
-    return _cached(dataset, _leaf_labels)
+    return _copied(_cached(dataset, _leaf_labels))
 
 
 def dataset_values(dataset: Any) -> np.ndarray:
@@ -48,7 +48,7 @@ def dataset_values(dataset: Any) -> np.ndarray:
     Raises:
         TypeError: When the dataset offers no targets.
     """
-    return _cached(dataset, _leaf_values)
+    return _copied(_cached(dataset, _leaf_values))
 
 
 def flat_labels(labels: np.ndarray | list[np.ndarray]) -> np.ndarray:
@@ -78,8 +78,9 @@ def dataset_class_names(dataset: Any) -> tuple[str, ...] | None:
         tuple[str, ...] | None: The names in label order.
     """
     names = _metainfo(dataset).get('classes')
-    if names is None:
+    while names is None and dataset is not None:  # torchvision
         names = getattr(dataset, 'classes', None)
+        dataset = _inner(dataset)
     if names is None or isinstance(names, str):
         return None
     return tuple(str(name) for name in names)
@@ -108,9 +109,14 @@ def _metainfo(dataset: Any) -> dict:
         metainfo = getattr(dataset, 'metainfo', None)
         if metainfo:
             return dict(metainfo)
-        inner = getattr(dataset, 'datasets', None)
-        dataset = inner[0] if inner else getattr(dataset, 'dataset', None)
+        dataset = _inner(dataset)
     return {}
+
+
+def _inner(dataset: Any) -> Any:
+    """The dataset, or the first of several, that a wrapper holds."""
+    inner = getattr(dataset, 'datasets', None)
+    return inner[0] if inner else getattr(dataset, 'dataset', None)
 
 
 def _cached(dataset: Any, leaf: Callable) -> Any:
@@ -127,6 +133,13 @@ def _cached(dataset: Any, leaf: Callable) -> Any:
     return store[leaf][1]
 
 
+def _copied(labels: np.ndarray | list[np.ndarray]) -> Any:
+    """So that a caller who changes its labels leaves the cache alone."""
+    if isinstance(labels, np.ndarray):
+        return labels.copy()
+    return [item.copy() for item in labels]
+
+
 def _read(dataset: Any, leaf: Callable) -> Any:
     found = leaf(dataset)
     if found is not None:
@@ -137,6 +150,8 @@ def _read(dataset: Any, leaf: Callable) -> Any:
     inner = getattr(dataset, 'dataset', None)
     if inner is not None:
         labels = _cached(inner, leaf)
+        if hasattr(dataset, '_ori_indices'):  # mmpretrain's KFoldDataset
+            return labels  # holds only its fold
         return _take(labels, _inner_indices(dataset))
     raise TypeError(
         f'cannot read labels from {type(dataset).__name__}: give it '
@@ -161,29 +176,57 @@ def _inner_indices(wrapper: Any) -> Sequence[int]:
 def _leaf_labels(dataset: Any) -> np.ndarray | list[np.ndarray] | None:
     if isinstance(dataset, (np.ndarray, list, tuple)):
         return _as_labels(dataset)
-    if callable(getattr(dataset, 'get_gt_labels', None)):
-        return _as_labels(dataset.get_gt_labels())
     wraps = hasattr(dataset, 'dataset') or hasattr(dataset, 'datasets')
-    if not wraps and callable(getattr(dataset, 'get_cat_ids', None)):
-        try:
-            ids = [dataset.get_cat_ids(i) for i in range(len(dataset))]
-        except NotImplementedError:  # mmengine's base class offers no ids
-            ids = [
-                dataset.get_data_info(i)['gt_label']
-                for i in range(len(dataset))
-            ]
-        return _as_labels(ids)
+    try:
+        if callable(getattr(dataset, 'get_gt_labels', None)):
+            return _as_labels(_gt_labels(dataset))
+        if not wraps and callable(getattr(dataset, 'get_cat_ids', None)):
+            return _as_labels(_cat_ids(dataset))
+    except KeyError as error:
+        raise TypeError(
+            f'the samples of {type(dataset).__name__} hold no {error}: for '
+            'regression targets give the bins, e.g. '
+            '`bins=dict(width=1.0)`.'
+        ) from error
     for name in ('targets', 'labels'):  # torchvision
         if not wraps and getattr(dataset, name, None) is not None:
             return _as_labels(getattr(dataset, name))
     return None
 
 
+def _gt_labels(dataset: Any) -> Any:
+    """All labels at once; several a sample only one by one.
+
+    mmpretrain's ``get_gt_labels`` makes one array of the label lists of a
+    multi-label dataset, which fails or looks like one-hot rows.
+    """
+    try:
+        labels = dataset.get_gt_labels()
+    except ValueError:
+        labels = None
+    if labels is not None and getattr(labels, 'ndim', 1) < 2:
+        return labels
+    try:
+        return _cat_ids(dataset)
+    except (AttributeError, NotImplementedError, TypeError):
+        if labels is None:
+            raise
+        return labels
+
+
+def _cat_ids(dataset: Any) -> list:
+    size = range(len(dataset))
+    try:
+        return [dataset.get_cat_ids(i) for i in size]
+    except NotImplementedError:  # mmengine's base class offers no ids
+        return [dataset.get_data_info(i)['gt_label'] for i in size]
+
+
 def _leaf_values(dataset: Any) -> np.ndarray | None:
     if isinstance(dataset, (np.ndarray, list, tuple)):
         return np.asarray(dataset, dtype=np.float64)
     if callable(getattr(dataset, 'get_gt_values', None)):
-        return np.asarray(dataset.get_gt_values(), dtype=np.float64)
+        return np.array(dataset.get_gt_values(), dtype=np.float64)
     wraps = hasattr(dataset, 'dataset') or hasattr(dataset, 'datasets')
     if wraps or not callable(getattr(dataset, 'get_data_info', None)):
         return None

@@ -26,8 +26,10 @@ def config_path(name: str) -> str:
             configs of the same folder.
     """
     path = _CONFIGS / name
-    if not path.is_file():
-        near = sorted(p.name for p in path.parent.glob('*.py'))
+    is_inside = _CONFIGS in path.parents and '..' not in path.parts
+    if not (is_inside and path.is_file()):
+        folder = path.parent if is_inside else _CONFIGS
+        near = sorted(p.name for p in folder.glob('*.py'))
         hint = (
             f'that folder holds {near}'
             if near

@@ -103,7 +103,16 @@ class LongTailedDataset:
         self.seed = seed
         if imbalance_factor is not None:  # fail before any data are read
             long_tailed_counts(
-                2, 1, imbalance_factor, profile, **self.profile_args
+                2,
+                1 if max_count is None else max_count,
+                imbalance_factor,
+                profile,
+                **self.profile_args,
+            )
+        elif max_count is not None or profile_args:
+            raise ValueError(
+                'max_count and profile_args shape a profile: they need '
+                f'imbalance_factor, but {given[0]} was given.'
             )
         self.dataset = _build(dataset)
         self._fully_initialized = False
@@ -165,9 +174,14 @@ class LongTailedDataset:
 
     @force_full_init
     def __getitem__(self, idx: int) -> dict:
-        data = self.dataset[int(self._indices[idx])]
-        if isinstance(data, dict) and 'sample_idx' in data:
-            data['sample_idx'] = idx
+        data = self.dataset[self._get_ori_dataset_idx(idx)]
+        if isinstance(data, dict):
+            position = range(len(self))[idx]
+            if 'sample_idx' in data:
+                data['sample_idx'] = position
+            sample = data.get('data_samples')  # of the host's PackInputs
+            if sample is not None and 'sample_idx' in sample:
+                sample.set_metainfo(dict(sample_idx=position))
         return data
 
     @force_full_init
@@ -182,7 +196,7 @@ class LongTailedDataset:
         """
         inner = self._get_ori_dataset_idx(idx)
         info = copy.copy(self.dataset.get_data_info(inner))
-        info['sample_idx'] = idx
+        info['sample_idx'] = range(len(self))[idx]
         return info
 
     @force_full_init
@@ -212,6 +226,7 @@ class LongTailedDataset:
         """Index into the wrapped dataset of each sample."""
         return self._indices.tolist()
 
+    @force_full_init
     def _get_ori_dataset_idx(self, idx: int) -> int:
         """Index into the wrapped dataset, under the host's name."""
         return int(self._indices[idx])
@@ -223,7 +238,7 @@ class LongTailedDataset:
         num_classes = dataset_num_classes(self.dataset)
         if num_classes is None:
             num_classes = int(labels.max()) + 1
-        elif labels.max() >= num_classes or labels.min() < 0:
+        if labels.max() >= num_classes or labels.min() < 0:
             bad = int(
                 np.flatnonzero((labels >= num_classes) | (labels < 0))[0]
             )
@@ -240,15 +255,22 @@ class LongTailedDataset:
     ) -> np.ndarray:
         """Samples wanted of each class, in label order."""
         if self.counts is not None:
-            counts = np.asarray(self.counts, dtype=np.int64)
-            if counts.shape != (num_classes,) or (counts < 0).any():
+            counts = np.asarray(self.counts)
+            whole = counts.astype(np.int64)
+            if (
+                counts.shape != (num_classes,)
+                or (counts != whole).any()
+                or (counts < 0).any()
+            ):
                 raise ValueError(
-                    f'counts must hold {num_classes} numbers, none negative, '
-                    f'one for each class, got {len(counts)} with minimum '
-                    f'{counts.min() if counts.size else None}.'
+                    f'counts must hold {num_classes} whole numbers, none '
+                    f'negative, one for each class, got {len(counts)} with '
+                    f'minimum {counts.min() if counts.size else None}.'
                 )
-            return counts
-        max_count = self.max_count or len(labels) / num_classes
+            return whole
+        max_count = self.max_count
+        if max_count is None:
+            max_count = len(labels) / num_classes
         sizes = long_tailed_counts(
             num_classes,
             max_count,
@@ -265,13 +287,15 @@ class LongTailedDataset:
     ) -> np.ndarray:
         """Class labels from the one that becomes largest to the smallest."""
         order = self.class_order
-        if order == 'index':
-            return np.arange(num_classes)
-        if order == 'frequency':
-            have = np.bincount(labels, minlength=num_classes)
-            return np.argsort(-have, kind='stable')
-        if order == 'random':
-            return np.random.default_rng(self.seed).permutation(num_classes)
+        if isinstance(order, str):
+            if order == 'index':
+                return np.arange(num_classes)
+            if order == 'frequency':
+                have = np.bincount(labels, minlength=num_classes)
+                return np.argsort(-have, kind='stable')
+            if order == 'random':
+                generator = np.random.default_rng(self.seed)
+                return generator.permutation(num_classes)
         if isinstance(order, str) or sorted(order) != list(range(num_classes)):
             raise ValueError(
                 "class_order must be 'index', 'frequency', 'random' or a "

@@ -36,7 +36,7 @@ def long_tailed_counts(
         profile (str): ``'exp'``, ``'step'`` or ``'pareto'``. Defaults to
             ``'exp'``.
         step_fraction (float): Share of large classes of ``step``, in
-            ``(0, 1)``. Defaults to 0.5.
+            ``(0, 1)``; at least one class is large. Defaults to 0.5.
         pareto_alpha (float): Power of ``pareto``, positive. Defaults to 6.0.
 
     Returns:
@@ -70,7 +70,7 @@ def long_tailed_counts(
             raise ValueError(
                 f'step_fraction must lie in (0, 1), got {step_fraction}.'
             )
-        head = int(num_classes * step_fraction)
+        head = max(int(round(num_classes * step_fraction, 9)), 1)
         small = max_count * ratio
         sizes = [max_count if c < head else small for c in range(num_classes)]
     elif profile == 'pareto':
@@ -79,8 +79,11 @@ def long_tailed_counts(
                 f'pareto_alpha must be positive, got {pareto_alpha}.'
             )
         stretch = imbalance_factor ** (1 / pareto_alpha) - 1
+        # No published split depends on the last bit of these, and the last
+        # class should not lose a sample to it.
         sizes = [
-            max_count * (1 + stretch * r) ** -pareto_alpha for r in position
+            max_count * (1 + stretch * r) ** -pareto_alpha + 1e-9
+            for r in position
         ]
     else:
         raise ValueError(

@@ -92,7 +92,7 @@ def load_indices(path: str, size: int) -> np.ndarray:
         else:
             raw = np.array(file.read_text().split(), dtype=np.int64)
         whole = raw.ndim == 1 and np.issubdtype(raw.dtype, np.integer)
-    except ValueError as error:
+    except (ValueError, EOFError) as error:
         raise ValueError(
             f'index file {path} cannot be read: {error}.'
         ) from error
