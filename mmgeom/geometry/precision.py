@@ -17,3 +17,25 @@ def at_least_float32(tensor: Tensor) -> Tensor:
     if tensor.dtype in (torch.float16, torch.bfloat16):
         return tensor.float()
     return tensor
+
+
+def unit_vectors(tensor: Tensor, eps: float = 1e-12) -> Tensor:
+    r"""Normalise along the last dimension, in fp32 or wider.
+
+    .. math:: \hat x = x / \|x\|
+
+    A vector of zeros stays one and gets a gradient of zero; divided by a
+    small number instead, it would get one of the order of :math:`10^{12}`,
+    which is infinite in half precision.
+
+    Args:
+        tensor (Tensor): Shape ``(..., C)``.
+        eps (float): Norm up to which a vector counts as zero. Defaults to
+            1e-12.
+
+    Returns:
+        Tensor: Same shape, float32 or wider.
+    """
+    tensor = at_least_float32(tensor)
+    norm = tensor.norm(dim=-1, keepdim=True)
+    return tensor / norm.masked_fill(norm <= eps, float('inf'))

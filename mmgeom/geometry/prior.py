@@ -28,7 +28,16 @@ def adjust_logits(logits: Tensor, log_prior: Tensor, tau: float) -> Tensor:
 
     Returns:
         Tensor: Shape of ``logits``, float32 or wider.
+
+    Raises:
+        ValueError: When logits and priors differ in their classes.
     """
+    if logits.shape[-1] != len(log_prior):
+        raise ValueError(
+            f'logits of {logits.shape[-1]} classes do not fit the priors of '
+            f'{len(log_prior)} classes: set num_classes of the head and its '
+            'loss to the number of classes in the data.'
+        )
     logits = at_least_float32(logits)
     if tau == 0:
         return logits
@@ -81,6 +90,11 @@ class LogPrior(nn.Module):
                 'classes in the data.'
             )
         self.value.copy_(distribution.log_prior)
+        self._is_checked = False
+
+    def _load_from_state_dict(self, *args, **kwargs) -> None:
+        """Look again at what a checkpoint brings."""
+        super()._load_from_state_dict(*args, **kwargs)
         self._is_checked = False
 
     def forward(self) -> Tensor:

@@ -19,9 +19,15 @@ def soft_cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
         Tensor: Shape ``(N,)``.
 
     Raises:
-        ValueError: When the target has neither shape.
+        ValueError: When the target has neither shape, or holds class
+            indices that are not integers.
     """
     if target.ndim == 1 and len(target) == len(logits):
+        if target.is_floating_point():
+            raise ValueError(
+                f'class indices must be integers, got {target.dtype}: give '
+                'soft labels the shape (N, K).'
+            )
         return F.cross_entropy(logits, target.long(), reduction='none')
     if target.shape == logits.shape:
         return F.cross_entropy(

@@ -5,10 +5,9 @@ import math
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mmgeom.geometry import at_least_float32
+from mmgeom.geometry.precision import unit_vectors
 from mmgeom.registry import MODELS
 
 from .prior_head import PriorHead
@@ -63,7 +62,7 @@ class CosineHead(PriorHead):
         """Draw the class vectors uniformly from the unit sphere."""
         nn.init.normal_(self.weight)
         with torch.no_grad():
-            self.weight.copy_(F.normalize(self.weight, dim=1))
+            self.weight.copy_(unit_vectors(self.weight))
 
     def forward(self, feats: tuple[Tensor, ...]) -> Tensor:
         """Scaled cosines.
@@ -76,6 +75,5 @@ class CosineHead(PriorHead):
         """
         feature = self.pre_logits(feats)
         with torch.autocast(feature.device.type, enabled=False):
-            feature = F.normalize(at_least_float32(feature), dim=1)
-            centers = F.normalize(at_least_float32(self.weight), dim=1)
-            return self.log_scale.exp() * F.linear(feature, centers)
+            cosines = unit_vectors(feature) @ unit_vectors(self.weight).T
+            return self.log_scale.exp() * cosines

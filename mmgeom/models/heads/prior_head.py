@@ -29,9 +29,9 @@ class PriorHead(ClsHead):
     Args:
         num_classes (int): K, positive.
         in_channels (int): Width of the feature, positive.
-        post_hoc_tau (float): Temperature of the post-hoc adjustment, 0 for
-            none. Not meant to be combined with a loss that is adjusted
-            itself. Defaults to 0.0.
+        post_hoc_tau (float): Temperature of the post-hoc adjustment, not
+            negative, 0 for none. Not meant to be combined with a loss that
+            is adjusted itself. Defaults to 0.0.
         loss (dict): Config of the loss. Defaults to cross-entropy.
         **kwargs: Arguments of mmpretrain's ``ClsHead``.
 
@@ -53,6 +53,10 @@ class PriorHead(ClsHead):
         ):
             if value < 1:
                 raise ValueError(f'{name} must be positive, got {value}.')
+        if not post_hoc_tau >= 0:
+            raise ValueError(
+                f'post_hoc_tau must not be negative, got {post_hoc_tau}.'
+            )
         super().__init__(loss=with_num_classes(loss, num_classes), **kwargs)
         self.num_classes = num_classes
         self.in_channels = in_channels
@@ -94,9 +98,11 @@ def with_num_classes(loss: Any, num_classes: int) -> Any:
     Raises:
         ValueError: When the config names another number of classes.
     """
-    if not isinstance(loss, dict) or not isinstance(loss.get('type'), str):
+    if not isinstance(loss, dict):
         return loss
-    cls = MODELS.get(loss['type'])
+    cls = loss.get('type')
+    if isinstance(cls, str):
+        cls = MODELS.get(cls)
     if cls is None or 'num_classes' not in inspect.signature(cls).parameters:
         return loss
     given = loss.get('num_classes', num_classes)

@@ -48,7 +48,7 @@ class LogitAdjustedLoss(nn.Module):
         loss_weight: float = 1.0,
     ) -> None:
         super().__init__()
-        if tau < 0:
+        if not tau >= 0:
             raise ValueError(f'tau must not be negative, got {tau}.')
         if reduction not in ('none', 'mean', 'sum'):
             raise ValueError(
