@@ -10,6 +10,7 @@ test_pipeline = [dict(type='PackInputs')]
 train_dataloader = dict(
     batch_size=64,
     num_workers=0,
+    persistent_workers=False,
     dataset=dict(
         type='mmgeom.LongTailedDataset',
         imbalance_factor=20,
@@ -23,6 +24,7 @@ train_dataloader = dict(
 val_dataloader = dict(
     batch_size=256,
     num_workers=0,
+    persistent_workers=False,
     dataset=dict(type='mmgeom.Digits', split='test', pipeline=test_pipeline),
     sampler=dict(type='DefaultSampler', shuffle=False),
 )

@@ -1,4 +1,5 @@
 # Copyright (c) mmgeom contributors. Licensed under Apache-2.0.
+from .cifar_densenet import CIFARDenseNet
 from .cifar_resnet import CIFARResNet
 
-__all__ = ['CIFARResNet']
+__all__ = ['CIFARDenseNet', 'CIFARResNet']

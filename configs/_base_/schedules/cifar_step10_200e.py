@@ -1,0 +1,23 @@
+# The schedule of SETF's code and of NCMC: warm-up over 5 epochs, then x0.1
+# at epochs 160 and 180, where the schedule of LDAM has x0.01. NCMC does not
+# mention the warm-up, but its code is a modification of SETF's.
+optim_wrapper = dict(
+    optimizer=dict(type='SGD', lr=0.1, momentum=0.9, weight_decay=2e-4)
+)
+param_scheduler = [
+    dict(
+        type='LinearLR',
+        start_factor=0.2,
+        by_epoch=True,
+        begin=0,
+        end=4,
+    ),
+    dict(type='MultiStepLR', by_epoch=True, milestones=[160, 180], gamma=0.1),
+]
+
+train_cfg = dict(by_epoch=True, max_epochs=200, val_interval=5)
+val_cfg = dict()
+test_cfg = dict()
+
+# The learning rate is meant for this total batch size.
+auto_scale_lr = dict(base_batch_size=128)

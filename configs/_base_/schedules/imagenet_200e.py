@@ -1,0 +1,12 @@
+# SGD with a cosine schedule over 200 epochs.
+optim_wrapper = dict(
+    optimizer=dict(type='SGD', lr=0.1, momentum=0.9, weight_decay=5e-4)
+)
+param_scheduler = dict(type='CosineAnnealingLR', by_epoch=True, T_max=200)
+
+train_cfg = dict(by_epoch=True, max_epochs=200, val_interval=5)
+val_cfg = dict()
+test_cfg = dict()
+
+# The learning rate is meant for this total batch size.
+auto_scale_lr = dict(base_batch_size=512)
