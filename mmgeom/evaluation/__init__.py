@@ -1,6 +1,6 @@
 # Copyright (c) mmgeom contributors. Licensed under Apache-2.0.
-"""Metrics that look at frequent and rare classes apart."""
+"""Metrics of frequent and rare classes apart, and of neural collapse."""
 
-from .metrics import CalibrationError, ShotAccuracy, ShotMetric
+from .metrics import CalibrationError, NeuralCollapse, ShotAccuracy, ShotMetric
 
-__all__ = ['CalibrationError', 'ShotAccuracy', 'ShotMetric']
+__all__ = ['CalibrationError', 'NeuralCollapse', 'ShotAccuracy', 'ShotMetric']

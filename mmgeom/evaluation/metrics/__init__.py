@@ -2,7 +2,8 @@
 """Registered metrics."""
 
 from .calibration_error import CalibrationError
+from .neural_collapse import NeuralCollapse
 from .shot_accuracy import ShotAccuracy
 from .shot_metric import ShotMetric
 
-__all__ = ['CalibrationError', 'ShotAccuracy', 'ShotMetric']
+__all__ = ['CalibrationError', 'NeuralCollapse', 'ShotAccuracy', 'ShotMetric']
