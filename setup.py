@@ -31,11 +31,12 @@ def copy_mim_files() -> None:
     """
     for name in ('configs', 'tools', 'model-index.yml'):
         link, target = MIM / name, ROOT / name
-        if link.is_symlink() or link.is_dir() or not target.exists():
+        if link.is_symlink() or not target.exists():
             continue
-        if link.is_file() and link.stat().st_size > 256:
-            continue
-        link.unlink(missing_ok=True)
+        if link.is_dir():
+            shutil.rmtree(link)  # the copy of an earlier build
+        else:
+            link.unlink(missing_ok=True)
         if target.is_dir():
             shutil.copytree(target, link)
         else:

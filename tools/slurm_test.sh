@@ -2,7 +2,8 @@
 # Test a checkpoint on a slurm cluster.
 # Usage: tools/slurm_test.sh PARTITION JOB_NAME CONFIG CHECKPOINT [flags]
 # Environment: GPUS (total, 8), GPUS_PER_NODE (8; 0 tests on the CPU),
-# TASKS_PER_NODE (GPUS_PER_NODE), CPUS_PER_TASK (5), SRUN_ARGS.
+# TASKS_PER_NODE (GPUS_PER_NODE, or GPUS where that is 0), CPUS_PER_TASK (5),
+# SRUN_ARGS.
 set -euo pipefail
 
 if [ $# -lt 4 ]; then
@@ -11,12 +12,14 @@ if [ $# -lt 4 ]; then
 fi
 GPUS=${GPUS:-8}
 GPUS_PER_NODE=${GPUS_PER_NODE:-8}
-TASKS_PER_NODE=${TASKS_PER_NODE:-$GPUS_PER_NODE}
 HERE=$(cd "$(dirname "$0")" && pwd)
 RESOURCES=()
+DEFAULT_TASKS=$GPUS
 if [ "$GPUS_PER_NODE" -gt 0 ]; then
     RESOURCES=(--gres="gpu:$GPUS_PER_NODE")
+    DEFAULT_TASKS=$GPUS_PER_NODE
 fi
+TASKS_PER_NODE=${TASKS_PER_NODE:-$DEFAULT_TASKS}
 
 # shellcheck disable=SC2086  # SRUN_ARGS holds several words
 PYTHONPATH="$HERE/..:${PYTHONPATH:-}" exec srun \

@@ -9,7 +9,12 @@ from mmengine.config import Config, ConfigDict
 from mmengine.evaluator import DumpResults
 
 import mmgeom  # noqa: F401  makes `mmgeom::` bases readable
-from mmgeom.apis.launch import add_common_arguments, build_runner, load_config
+from mmgeom.apis.launch import (
+    add_common_arguments,
+    build_runner,
+    leave_processes,
+    load_config,
+)
 
 
 def parse_args() -> argparse.Namespace:
@@ -58,7 +63,7 @@ def merge_args(cfg: Config, args: argparse.Namespace) -> Config:
     if args.amp:
         cfg.test_cfg.fp16 = True
     if args.show or args.show_dir is not None:
-        visualization = cfg.default_hooks.get('visualization')
+        visualization = cfg.get('default_hooks', {}).get('visualization')
         if visualization is None:
             raise ValueError(
                 '--show and --show-dir need a VisualizationHook named '
@@ -79,6 +84,12 @@ def merge_args(cfg: Config, args: argparse.Namespace) -> Config:
 def _add_tta(cfg: Config) -> None:
     """Wrap model and test pipeline for test-time augmentation."""
     cfg.setdefault('tta_model', dict(type='mmpretrain.AverageClsScoreTTA'))
+    if 'pipeline' not in cfg.test_dataloader.dataset:
+        raise ValueError(
+            '--tta changes the pipeline of the test dataset, and '
+            f'{cfg.test_dataloader.dataset.type} has none: do not wrap the '
+            'test dataset.'
+        )
     if 'tta_pipeline' not in cfg:
         pipeline = cfg.test_dataloader.dataset.pipeline
         flips = [
@@ -104,6 +115,7 @@ def main() -> None:
     metrics = runner.test()
     if args.out and args.out_item == 'metrics':
         mmengine.dump(metrics, args.out)
+    leave_processes()
 
 
 if __name__ == '__main__':

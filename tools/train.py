@@ -6,7 +6,12 @@ import argparse
 from mmengine.config import Config
 
 import mmgeom  # noqa: F401  makes `mmgeom::` bases readable
-from mmgeom.apis.launch import add_common_arguments, build_runner, load_config
+from mmgeom.apis.launch import (
+    add_common_arguments,
+    build_runner,
+    leave_processes,
+    load_config,
+)
 
 
 def parse_args() -> argparse.Namespace:
@@ -22,7 +27,9 @@ def parse_args() -> argparse.Namespace:
         'one in the work directory',
     )
     parser.add_argument(
-        '--amp', action='store_true', help='train in mixed precision'
+        '--amp',
+        action='store_true',
+        help='train in mixed precision, on a GPU',
     )
     parser.add_argument(
         '--no-validate',
@@ -50,6 +57,12 @@ def merge_args(cfg: Config, args: argparse.Namespace) -> Config:
         cfg.resume = True
         cfg.load_from = None if args.resume == 'auto' else args.resume
     if args.auto_scale_lr:
+        if cfg.get('auto_scale_lr') is None:
+            raise ValueError(
+                '--auto-scale-lr needs the batch size that the learning rate '
+                'is meant for, and the config has none: add '
+                'auto_scale_lr=dict(base_batch_size=...) to it.'
+            )
         cfg.auto_scale_lr.enable = True
     return cfg
 
@@ -59,6 +72,7 @@ def main() -> None:
     args = parse_args()
     cfg = merge_args(load_config(args), args)
     build_runner(cfg).train()
+    leave_processes()
 
 
 if __name__ == '__main__':

@@ -9,5 +9,6 @@ _base_ = [
 data_preprocessor = dict(num_classes=10)
 model = dict(head=dict(num_classes=10))
 
-# The schedule is meant for a batch of 256.
+# The schedule is meant for a batch of 256, this learning rate for 64.
 optim_wrapper = dict(optimizer=dict(lr=0.025))
+auto_scale_lr = dict(base_batch_size=64)

@@ -9,8 +9,9 @@ from copy import deepcopy
 
 import torch
 from mmengine.config import Config, ConfigDict, DictAction
-from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
+
+from mmgeom.registry import RUNNERS
 
 _LOADERS = ('train_dataloader', 'val_dataloader', 'test_dataloader')
 
@@ -100,6 +101,18 @@ def build_runner(cfg: Config) -> Runner:
     if 'runner_type' in cfg:
         return RUNNERS.build(cfg)
     return Runner.from_cfg(cfg)
+
+
+def leave_processes() -> None:
+    """Wait for the other processes and leave the group they form.
+
+    Called last. A process that ends as a member of the group is now and then
+    aborted, and the launcher then stops the others, at worst while one of
+    them writes a checkpoint. Does nothing in a single process.
+    """
+    if torch.distributed.is_initialized():
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
 
 
 def _set_loader_defaults(

@@ -2,6 +2,7 @@
 """Refuse checkpoints that do not belong to the model."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from mmengine.hooks import Hook
 from mmengine.model import BaseTTAModel, is_model_wrapper
@@ -94,11 +95,16 @@ def compare_state(
         if name not in state:
             if name not in optional and 'num_batches_tracked' not in name:
                 missing.append(name)
-        elif tuple(state[name].shape) != tuple(value.shape):
+        elif _shape(state[name]) != _shape(value):
             reshaped.append(
-                f'{name} has shape {tuple(state[name].shape)} instead of '
-                f'{tuple(value.shape)}'
+                f'{name} has shape {_shape(state[name])} instead of '
+                f'{_shape(value)}'
             )
         else:
             fitting.append(name)
     return missing, reshaped, fitting
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    """Shape of an entry; a module's extra state may be no tensor."""
+    return tuple(getattr(value, 'shape', ()))

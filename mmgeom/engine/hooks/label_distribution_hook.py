@@ -4,7 +4,7 @@
 import logging
 from typing import Any
 
-from mmengine.hooks import Hook
+from mmengine.hooks import EMAHook, Hook
 from mmengine.logging import print_log
 from mmengine.model import is_model_wrapper
 from mmengine.runner import BaseLoop, Runner
@@ -29,7 +29,8 @@ class LabelDistributionHook(Hook):
     checkpoint; resuming with other training data is an error, and testing
     takes it from the checkpoint, so that shot groups always come from the
     training data. Testing a checkpoint without one counts the training
-    dataset of the config.
+    dataset of the config. A runner whose model has no head and asks for no
+    labels is left alone.
 
     Args:
         bins (dict, optional): Bins of a regression label, the arguments of
@@ -37,14 +38,16 @@ class LabelDistributionHook(Hook):
             which means classes.
         groups (dict, optional): Rule of the shot groups in the printed
             table, the arguments of
-            :meth:`LabelDistribution.groups`. Defaults to None: more than
-            100, 20 to 100, fewer than 20 samples.
+            :meth:`LabelDistribution.groups`. Defaults to None: the rule of
+            the metrics, else more than 100, 20 to 100, fewer than 20
+            samples.
         allow_empty_classes (bool): Train although a class has no sample.
             Defaults to False, since it is nearly always a mistake in the
             data or in the number of classes.
     """
 
-    priority = 'NORMAL'
+    # After EMAHook, which may overwrite the model's buffers before training.
+    priority = 'BELOW_NORMAL'
 
     def __init__(
         self,
@@ -67,15 +70,15 @@ class LabelDistributionHook(Hook):
                 number of classes, a label is out of range, or a class has
                 no sample.
         """
+        if not _uses_labels(runner):
+            return
         distribution = self._read(runner.train_loop.dataloader.dataset)
         if self.bins is None:
             self._check_classes(runner, distribution)
-        table = distribution_table(distribution, self.groups)
+        table = distribution_table(distribution, self._shown_groups(runner))
         print_log(f'Training labels\n{table}', logger='current')
-        for module in _modules(runner, 'set_label_distribution'):
-            module.set_label_distribution(distribution)
-        for metric in _metrics(runner, 'val'):
-            metric.set_label_distribution(distribution)
+        for item in _takers(runner, 'val'):
+            item.set_label_distribution(distribution)
 
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         """Write the distribution into the checkpoint.
@@ -84,11 +87,15 @@ class LabelDistributionHook(Hook):
             runner (Runner): The runner.
             checkpoint (dict): Extended in place.
         """
-        distribution = self._read(runner.train_loop.dataloader.dataset)
-        checkpoint[CHECKPOINT_KEY] = distribution.to_dict()
+        if _uses_labels(runner):
+            distribution = self._read(runner.train_loop.dataloader.dataset)
+            checkpoint[CHECKPOINT_KEY] = distribution.to_dict()
 
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
-        """Compare when resuming, hand to the metrics when testing.
+        """Compare when resuming, hand out when testing.
+
+        Training from the weights of a checkpoint takes nothing from it: the
+        distribution of the new data comes before the first iteration.
 
         Args:
             runner (Runner): The runner.
@@ -102,11 +109,11 @@ class LabelDistributionHook(Hook):
         if state is None:
             return
         saved = LabelDistribution.from_dict(state)
-        if runner._resume and isinstance(runner._train_loop, BaseLoop):
+        if not isinstance(runner._train_loop, BaseLoop):
+            for item in _takers(runner, 'val', 'test'):
+                item.set_label_distribution(saved)
+        elif runner._resume:
             self._check_unchanged(runner, saved)
-        for mode in ('val', 'test'):
-            for metric in _metrics(runner, mode):
-                metric.set_label_distribution(saved)
 
     def before_val(self, runner: Runner) -> None:
         """Make sure that everything knows the training data.
@@ -123,6 +130,11 @@ class LabelDistributionHook(Hook):
             runner (Runner): The runner.
         """
         self._fill_missing(runner, 'test')
+
+    def _shown_groups(self, runner: Runner) -> dict:
+        """The rule of the table: ours, else that of the metrics."""
+        rules = [getattr(m, 'groups', None) for m in _metrics(runner, 'val')]
+        return self.groups or next((rule for rule in rules if rule), {})
 
     def _read(self, dataset: Any) -> LabelDistribution:
         return LabelDistribution.from_dataset(dataset, bins=self.bins)
@@ -173,33 +185,75 @@ class LabelDistributionHook(Hook):
             for module in _modules(runner, 'needs_label_distribution')
             if module.needs_label_distribution
         ]
-        loader = runner.cfg.get('train_dataloader')
-        if not waiting or not loader:
+        if not waiting:
             return
+        distribution = self._read_training_data(runner)
+        if distribution is None:
+            return
+        for item in waiting:
+            item.set_label_distribution(distribution)
+
+    def _read_training_data(self, runner: Runner) -> LabelDistribution | None:
+        """Read what is trained on, or would be; a failure only warns."""
+        if isinstance(runner._train_loop, BaseLoop):
+            return self._read(runner._train_loop.dataloader.dataset)
+        loader = runner.cfg.get('train_dataloader')
+        if not loader:
+            return None
         print_log(
             'The checkpoint tells no label distribution; counting the '
             'training dataset of the config.',
             logger='current',
         )
         try:
-            distribution = self._read(DATASETS.build(loader['dataset']))
-        except OSError as error:
+            dataset = loader['dataset']
+            if isinstance(dataset, dict):
+                dataset = DATASETS.build(dataset)
+            return self._read(dataset)
+        # Testing goes on without, whatever a reader raises for lack of data.
+        except Exception as error:
             print_log(
-                f'No label distribution, since {error}',
+                'No label distribution, since the training dataset cannot be '
+                f'read ({error}): restore it, or use a checkpoint of '
+                'mmgeom.LabelDistributionHook.',
                 logger='current',
                 level=logging.WARNING,
             )
-            return
-        for item in waiting:
-            item.set_label_distribution(distribution)
+            return None
+
+
+def _uses_labels(runner: Runner) -> bool:
+    """Whether there is a head, or anything that asks for the labels.
+
+    The host's tools run hooks on toy models with data that have no labels.
+    """
+    return bool(_modules(runner, 'head') or _takers(runner, 'val'))
+
+
+def _takers(runner: Runner, *modes: str) -> list:
+    """Modules of the model and metrics that take a distribution."""
+    takers = _modules(runner, 'set_label_distribution')
+    for mode in modes:
+        takers += _metrics(runner, mode)
+    return takers
 
 
 def _modules(runner: Runner, attribute: str) -> list:
-    """Modules of the unwrapped model that have an attribute."""
+    """Modules that have an attribute, of the model and its averages."""
     model = runner.model
     if is_model_wrapper(model):
         model = model.module
-    return [m for m in model.modules() if hasattr(m, attribute)]
+    models = [model]
+    for hook in runner.hooks:
+        # Evaluation may use the average's buffers instead of the model's.
+        if isinstance(hook, EMAHook) and hasattr(hook, 'ema_model'):
+            models.append(hook.ema_model.module)
+    return [
+        module
+        for root in models
+        for module in root.modules()
+        if hasattr(module, attribute)
+    ]
 
 
 def _metrics(runner: Runner, mode: str) -> list:
