@@ -1,6 +1,7 @@
 # Copyright (c) mmgeom contributors. Licensed under Apache-2.0.
 import math
 
+import onnxruntime
 import pytest
 import torch
 from mmengine.registry import DefaultScope
@@ -482,7 +483,6 @@ class _Scores(torch.nn.Module):
 @pytest.mark.parametrize('dynamo', [False, True])
 @pytest.mark.parametrize(('cls', 'options'), HEADS)
 def test_onnx_export(cls, options, dynamo, tmp_path):
-    onnxruntime = pytest.importorskip('onnxruntime')
     model = _Scores(make(cls, **options)).eval()
     x = torch.randn(5, 16)
     expected = model(x).detach()
