@@ -11,7 +11,7 @@ from collections import OrderedDict
 import numpy as np
 import pytest
 import torch
-from conftest import isolated
+from isolation import isolated
 from mmengine.config import ConfigDict
 from mmengine.logging import HistoryBuffer, MessageHub
 from mmengine.runner import Runner

@@ -9,6 +9,7 @@ from mmengine.runner import Runner
 from mmgeom.apis.launch import (
     add_common_arguments,
     build_runner,
+    leave_processes,
     load_config,
 )
 from mmgeom.registry import RUNNERS
@@ -123,6 +124,27 @@ class TestLauncher:
         with pytest.raises(RuntimeError, match=message):
             build_runner(cfg)
 
+    def test_scripts_leave_the_group(
+        self, tmp_path, config, trained, monkeypatch, free_port, tool
+    ):
+        """Ending as a member of the group aborts now and then."""
+        for name in ('RANK', 'LOCAL_RANK'):
+            monkeypatch.setenv(name, '0')
+        monkeypatch.setenv('WORLD_SIZE', '1')
+        monkeypatch.setenv('MASTER_PORT', free_port)
+        checkpoint = trained / 'epoch_2.pth'
+        words = ('--launcher', 'pytorch', '--work-dir', tmp_path)
+        options = ('--cfg-options', 'train_cfg.max_epochs=1')
+        tool('train', config, *words, *options)
+        assert (tmp_path / 'epoch_1.pth').exists()
+        assert not torch.distributed.is_initialized()
+        tool('test', config, checkpoint, *words)
+        assert not torch.distributed.is_initialized()
+
+    def test_a_single_process_has_no_group_to_leave(self):
+        leave_processes()
+        assert not torch.distributed.is_initialized()
+
     @pytest.mark.parametrize(
         'launcher, prefix, rank, size, local',
         [
@@ -162,4 +184,5 @@ class TestLauncher:
             assert runner.model.device_ids is None
             assert runner.model.find_unused_parameters
         finally:
-            torch.distributed.destroy_process_group()
+            leave_processes()
+        assert not torch.distributed.is_initialized()

@@ -421,6 +421,7 @@ def worker(rank, port, folder):
         }
     result['metric'] = evaluate_share(rank)
     torch.save(result, Path(folder) / f'{rank}.pt')
+    torch.distributed.barrier()
     torch.distributed.destroy_process_group()
 
 

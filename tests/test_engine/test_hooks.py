@@ -209,6 +209,17 @@ class TestCheckpoints:
         assert 'shot/accuracy_few' in metrics
         assert 'tells no label distribution' not in read_log(tmp_path)
 
+    def test_validation_alone(self, tmp_path, trained, runner_config, load):
+        # The host's CheckpointHook cannot save the best without training.
+        options = {IMBALANCE: 1, 'default_hooks.checkpoint.save_best': None}
+        cfg = runner_config(tmp_path, options)
+        cfg.load_from = str(trained / 'epoch_2.pth')
+        runner = Runner.from_cfg(cfg)
+        assert 'shot/accuracy_few' in runner.val()
+        saved = load(trained / 'epoch_2.pth')['label_distribution']
+        distribution = shot_metric(runner, 'val').label_distribution
+        assert distribution.to_dict() == saved
+
     def test_checkpoint_without_distribution(
         self, tmp_path, trained, evaluate, read_log
     ):

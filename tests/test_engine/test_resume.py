@@ -4,6 +4,9 @@
 import pytest
 import torch
 
+pytestmark = pytest.mark.skipif(
+    torch.cuda.is_available(), reason='kernels of a GPU are not repeatable'
+)
 EPOCHS = {'train_cfg.max_epochs': 4}
 SAMPLER = 'train_dataloader.sampler'
 

@@ -52,6 +52,7 @@ def run_rank(rank, folder):
             tensor /= 2
         results.append((loss, gradients, state))
     torch.save(results, f'{folder}/rank{rank}.pth')
+    dist.barrier()
     dist.destroy_process_group()
 
 

@@ -10,6 +10,9 @@ import torch
 from mmengine.config import Config
 from mmengine.runner import Runner
 
+pytestmark = pytest.mark.skipif(
+    torch.cuda.is_available(), reason='compares processes on the CPU'
+)
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ROOT / 'tools'
 
