@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-RULES = ('count', 'range', 'thirds', 'given')
+RULES = ('count', 'range', 'rank', 'thirds', 'given')
 
 
 def group_classes(
@@ -25,6 +25,10 @@ def group_classes(
             - ``'range'``: ``ranges``, a dict from a group's name to a
               half-open index range, e.g. ``dict(many=(0, 36),
               medium=(36, 71), few=(71, 100))`` as MiSLAS reports CIFAR-100.
+            - ``'rank'``: ``ranges`` as above, of the places in descending
+              order of the counts instead of the labels; MiSLAS reports
+              ImageNet-LT by ``dict(many=(0, 390), medium=(390, 835),
+              few=(835, 1000))``.
             - ``'thirds'``: thirds of the classes by descending count; a
               class without samples is few-shot and takes no place in the
               thirds.
@@ -43,7 +47,11 @@ def group_classes(
             ``[0, K)`` or in two groups.
     """
     rules = dict(
-        count=_by_count, range=_by_range, thirds=_by_thirds, given=_given
+        count=_by_count,
+        range=_by_range,
+        rank=_by_rank,
+        thirds=_by_thirds,
+        given=_given,
     )
     if by not in rules:
         raise ValueError(
@@ -86,6 +94,14 @@ def _by_range(
             )
     groups = {name: range(*limits) for name, limits in ranges.items()}
     return _given(counts, groups)
+
+
+def _by_rank(
+    counts: Tensor, ranges: Mapping[str, Sequence[int]]
+) -> dict[str, Tensor]:
+    order = torch.argsort(counts, descending=True, stable=True)
+    places = _by_range(counts, ranges)
+    return {name: order[index] for name, index in places.items()}
 
 
 def _by_thirds(counts: Tensor) -> dict[str, Tensor]:

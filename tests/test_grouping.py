@@ -87,8 +87,21 @@ def test_errors(kwargs, match):
 
 def test_all_rules_are_reachable():
     arguments = dict(
-        range=dict(ranges=dict(a=(0, 7))), given=dict(groups=dict(a=[0]))
+        range=dict(ranges=dict(a=(0, 7))),
+        rank=dict(ranges=dict(a=(0, 7))),
+        given=dict(groups=dict(a=[0])),
     )
     for rule in RULES:
         groups = group_classes(COUNTS, rule, **arguments.get(rule, {}))
         assert all(g.dtype == torch.int64 for g in groups.values())
+
+
+def test_ranks_are_places_by_count():
+    counts = torch.tensor([5, 50, 7, 500])
+    ranges = dict(many=(0, 1), medium=(1, 3), few=(3, 4))
+    groups = group_classes(counts, 'rank', ranges=ranges)
+    assert {k: v.tolist() for k, v in groups.items()} == {
+        'many': [3],
+        'medium': [1, 2],
+        'few': [0],
+    }

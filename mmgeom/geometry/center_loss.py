@@ -73,25 +73,23 @@ def center_regression_loss(
     return 0.5 * (product - target.to(product.dtype)).square().sum(1)
 
 
-def dot_regression_loss(feature: Tensor, target: Tensor) -> Tensor:
-    r"""Dot-regression loss to a fixed class vector.
+def dot_regression_loss(cosine: Tensor) -> Tensor:
+    r"""Dot-regression loss to a fixed unit class vector.
 
     .. math:: \tfrac12 (\langle m_y, \hat h\rangle - 1)^2
 
-    for unit :math:`m_y`, whose gradient on the sphere is
-    :math:`-(1 - \cos)\, m_y`.
+    Its gradient on the sphere is :math:`-(1 - \cos)\, m_y`.
 
     Source: *Inducing Neural Collapse in Imbalanced Learning* (NeurIPS 2022),
     Eq. 8, for normalised features.
 
     Args:
-        feature (Tensor): Unit rows, shape ``(B, d)``.
-        target (Tensor): Unit rows :math:`m_y`, shape ``(B, d)``.
+        cosine (Tensor): :math:`\langle m, \hat h\rangle`, any shape.
 
     Returns:
-        Tensor: Shape ``(B,)``.
+        Tensor: Same shape.
     """
-    return 0.5 * ((feature * target).sum(1) - 1).square()
+    return 0.5 * (cosine - 1).square()
 
 
 def norm_penalty(norm: Tensor) -> Tensor:

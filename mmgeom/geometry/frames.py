@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from .allocation import checked_centers
 from .orthonormal import orthonormal_rows
 from .own_block import EPS, norm_and_coordinates
-from .precision import at_least_float32
+from .precision import full_precision
 from .theory_collapse import cos_alpha
 from .walsh_hadamard import RandomHadamard
 
 LAYOUTS = ('random', 'axis', 'hadamard')
+_LAYOUT_BUFFERS = dict(random='directions', hadamard='rotation.signs')
 
 
 class OwnTerms(NamedTuple):
@@ -101,6 +102,8 @@ class MultiCenterFrame(nn.Module):
             self.register_buffer('directions', directions)
         elif layout == 'hadamard':
             self.rotation = RandomHadamard(dim, seed)
+        # Only compared when a checkpoint is loaded.
+        self.register_buffer('angle', torch.tensor(theta, dtype=torch.float64))
         self._largest: int | None = None
 
     # Allocation
@@ -127,12 +130,42 @@ class MultiCenterFrame(nn.Module):
         """Whether the centres are allocated to classes."""
         return bool((self.centers > 0).all())
 
-    def _load_from_state_dict(self, *args, **kwargs) -> None:
-        super()._load_from_state_dict(*args, **kwargs)
+    def _load_from_state_dict(
+        self, state_dict: dict, prefix: str, *args
+    ) -> None:
+        """Load, unless the state is that of another geometry."""
+        held = [
+            layout
+            for layout, name in _LAYOUT_BUFFERS.items()
+            if prefix + name in state_dict
+        ]
+        layout = held[0] if held else 'axis'
+        if prefix + 'centers' in state_dict and layout != self.layout:
+            raise ValueError(
+                f'the checkpoint holds a frame of layout {layout!r}, the '
+                f'config asks for {self.layout!r}: give the config it was '
+                'trained with.'
+            )
+        angle = float(state_dict.get(prefix + 'angle', self.theta))
+        if abs(angle - self.theta) > 1e-3:
+            raise ValueError(
+                f'the checkpoint holds a frame of theta={angle:g}, the config '
+                f'asks for {self.theta:g}: give the config it was trained '
+                'with.'
+            )
+        super()._load_from_state_dict(state_dict, prefix, *args)
         self._largest = None
 
-    def _largest_class(self) -> int:
-        """Largest number of centres; read from the device only once."""
+    def require_centers(self) -> int:
+        """Make sure that the centres are allocated.
+
+        Returns:
+            int: The largest number of centres of a class, read from the
+            device only once.
+
+        Raises:
+            RuntimeError: When they are not allocated yet.
+        """
         if self._largest is None:
             if not self.is_set:
                 raise RuntimeError(
@@ -176,6 +209,7 @@ class MultiCenterFrame(nn.Module):
         return self.centers.double() * (1 - self.cos_alpha()) ** 2
 
     # Scores
+    @full_precision
     def coordinates(self, feature: Tensor) -> Tensor:
         """Inner products with all F + K orthonormal vectors.
 
@@ -186,13 +220,14 @@ class MultiCenterFrame(nn.Module):
             Tensor: Shape ``(B, F + K)``, float32 or wider: class directions
             first, then the centres' vectors class by class.
         """
-        feature = at_least_float32(feature)
         if self.layout == 'axis':
             return feature[:, : self.rank]
         if self.layout == 'hadamard':
-            return self.rotation(feature)[:, : self.rank]
+            order = self.rotation.order[: self.rank]
+            return self.rotation.mix(feature).index_select(1, order)
         return feature @ self.directions.to(feature.dtype).T
 
+    @full_precision
     def class_scores(self, feature: Tensor) -> Tensor:
         r"""Cosines with the class directions, the rule RCR.
 
@@ -205,10 +240,10 @@ class MultiCenterFrame(nn.Module):
             Tensor: Shape ``(B, K)``, in ``[-1, 1]``; zeros for a zero
             feature.
         """
-        feature = at_least_float32(feature)
         norm = torch.linalg.vector_norm(feature, dim=1, keepdim=True)
         return self._direction_products(feature) / norm.clamp(min=EPS)
 
+    @full_precision
     def nearest_center_scores(self, feature: Tensor) -> Tensor:
         r"""Cosines with the nearest centre of each class, the rule GCR.
 
@@ -220,8 +255,7 @@ class MultiCenterFrame(nn.Module):
         Returns:
             Tensor: Shape ``(B, K)``, in ``[-1, 1]``.
         """
-        self._largest_class()
-        feature = at_least_float32(feature)
+        self.require_centers()
         z = self.coordinates(feature)
         direction, parts = z[:, : self.num_classes], z[:, self.num_classes :]
         index = self.class_of_center().expand(len(parts), -1)
@@ -233,11 +267,14 @@ class MultiCenterFrame(nn.Module):
         norm = torch.linalg.vector_norm(feature, dim=1, keepdim=True)
         return score / norm.clamp(min=EPS)
 
+    @full_precision
     def own_terms(self, feature: Tensor, label: Tensor) -> OwnTerms:
         """Inner products with the centres of each sample's class.
 
         Gathers the coordinates of the class, so that for ``'axis'`` and
-        ``'hadamard'`` no tensor of all centres appears.
+        ``'hadamard'`` no tensor of all centres appears. Classes are padded
+        to the largest :math:`f_k`, which is far below F unless a single
+        class holds nearly all samples.
 
         Args:
             feature (Tensor): Shape ``(B, d)``.
@@ -248,8 +285,7 @@ class MultiCenterFrame(nn.Module):
             OwnTerms: Sums over the centres, for the normalised feature, in
             the shape of ``label``; the norm has shape ``(B,)``.
         """
-        largest = self._largest_class()
-        feature = at_least_float32(feature)
+        largest = self.require_centers()
         index, mask = self._own_index(label, largest)
         flat = index.flatten(1)
         if self.layout == 'random':
@@ -258,8 +294,9 @@ class MultiCenterFrame(nn.Module):
         elif self.layout == 'axis':
             norm, chosen = norm_and_coordinates(feature, flat)
         else:
-            rotated = self.rotation(feature)
-            norm, chosen = norm_and_coordinates(rotated, flat)
+            norm, chosen = norm_and_coordinates(
+                self.rotation.mix(feature), self.rotation.order[flat]
+            )
         unit = chosen / norm.clamp(min=EPS)[:, None]
         unit = unit.reshape(index.shape)
         parts = unit[..., 1:] * mask
@@ -268,35 +305,52 @@ class MultiCenterFrame(nn.Module):
         )
 
     # Dense forms, for analysis
-    def dense_basis(self) -> tuple[Tensor, Tensor]:
+    def dense_basis(
+        self, dtype: torch.dtype = torch.float32
+    ) -> tuple[Tensor, Tensor]:
         """The orthonormal vectors as matrices.
+
+        Args:
+            dtype (torch.dtype): Of the result, float32 or float64; the
+                random layout has that of its buffer. Defaults to float32.
 
         Returns:
             tuple[Tensor, Tensor]: Class directions ``(K, d)`` and the
             centres' vectors ``(F, d)``, class by class.
         """
-        eye = torch.eye(self.dim, device=self.centers.device)
-        basis = self.coordinates(eye).T
+        if self.layout == 'random':
+            basis = self.directions
+        else:
+            eye = torch.eye(self.dim, dtype=dtype, device=self.centers.device)
+            basis = self.coordinates(eye).T
         return basis[: self.num_classes], basis[self.num_classes :]
 
-    def dense_centers(self) -> Tensor:
+    def dense_centers(self, dtype: torch.dtype = torch.float32) -> Tensor:
         """All centres as a matrix.
+
+        Args:
+            dtype (torch.dtype): As of :meth:`dense_basis`. Defaults to
+                float32.
 
         Returns:
             Tensor: Shape ``(F, d)``, unit rows, class by class.
         """
-        self._largest_class()
-        directions, parts = self.dense_basis()
+        self.require_centers()
+        directions, parts = self.dense_basis(dtype)
         own = directions[self.class_of_center()]
         return math.cos(self.theta) * parts + math.sin(self.theta) * own
 
-    def mean_centers(self) -> Tensor:
+    def mean_centers(self, dtype: torch.dtype = torch.float32) -> Tensor:
         r"""Means of the centres of each class as a matrix.
+
+        Args:
+            dtype (torch.dtype): As of :meth:`dense_basis`. Defaults to
+                float32.
 
         Returns:
             Tensor: Shape ``(K, d)``, norms :meth:`cos_alpha`.
         """
-        centers = self.dense_centers()
+        centers = self.dense_centers(dtype)
         sums = centers.new_zeros(self.num_classes, self.dim)
         sums.index_add_(0, self.class_of_center(), centers)
         return sums / self.centers[:, None]
@@ -305,7 +359,10 @@ class MultiCenterFrame(nn.Module):
         if self.layout == 'random':
             directions = self.directions[: self.num_classes]
             return feature @ directions.to(feature.dtype).T
-        return self.coordinates(feature)[:, : self.num_classes]
+        if self.layout == 'hadamard':
+            order = self.rotation.order[: self.num_classes]
+            return self.rotation.mix(feature).index_select(1, order)
+        return feature[:, : self.num_classes]
 
     def class_of_center(self) -> Tensor:
         """Class of each centre.

@@ -1,6 +1,9 @@
 # Copyright (c) mmgeom contributors. Licensed under Apache-2.0.
 """Numerical precision of everything geometric."""
 
+import functools
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -39,3 +42,22 @@ def unit_vectors(tensor: Tensor, eps: float = 1e-12) -> Tensor:
     tensor = at_least_float32(tensor)
     norm = tensor.norm(dim=-1, keepdim=True)
     return tensor / norm.masked_fill(norm <= eps, float('inf'))
+
+
+def full_precision(method: Callable) -> Callable:
+    """Let a method compute in float32 or wider, whatever autocast says.
+
+    Args:
+        method (Callable): Takes ``self`` and a feature first.
+
+    Returns:
+        Callable: The same, with half-precision features widened and autocast
+        switched off.
+    """
+
+    @functools.wraps(method)
+    def wrapped(self, feature: Tensor, *args, **kwargs):
+        with torch.autocast(feature.device.type, enabled=False):
+            return method(self, at_least_float32(feature), *args, **kwargs)
+
+    return wrapped

@@ -58,6 +58,10 @@ class LogPrior(nn.Module):
         ValueError: When ``num_classes`` is not positive.
     """
 
+    #: Buffers that a label distribution fills, so that a checkpoint need not
+    #: have them.
+    distribution_buffers = ('value',)
+
     def __init__(self, num_classes: int) -> None:
         super().__init__()
         if num_classes < 1:

@@ -8,18 +8,20 @@ from torch import Tensor, nn
 
 #: Largest Walsh-Hadamard factor that is applied as a small matrix; larger
 #: transforms are Kronecker products of such factors.
-_RADIX = 64
+_RADIX = 16
 
 
-def walsh_hadamard(x: Tensor) -> Tensor:
+def walsh_hadamard(x: Tensor, sylvester: Tensor | None = None) -> Tensor:
     r"""Orthonormal Walsh-Hadamard transform of the last dimension.
 
     :math:`y = 2^{-m/2} H_{2^m} x` with Sylvester's matrix; symmetric and its
-    own inverse. Computed as products with small matrices, one for each
-    factor of 64, :math:`O(d \log d)` work and no stored matrix of size d.
+    own inverse. Computed as products with small matrices, the Kronecker
+    factors of H: :math:`O(d \log d)` work and no stored matrix of size d.
 
     Args:
         x (Tensor): Shape ``(..., 2^m)``.
+        sylvester (Tensor, optional): Result of :func:`sylvester_factor`, to
+            save making it. Defaults to None.
 
     Returns:
         Tensor: Same shape.
@@ -32,17 +34,38 @@ def walsh_hadamard(x: Tensor) -> Tensor:
         raise ValueError(
             f'the Walsh-Hadamard transform needs a power of two, got {size}.'
         )
+    if sylvester is None:
+        sylvester = sylvester_factor(size)
+    sylvester = sylvester.to(x)
     shape = x.shape
     right = 1
     while right < size:
         factor = min(_RADIX, size // right)
-        matrix = _sylvester(factor, x)
+        # The leading block of Sylvester's matrix is a smaller one.
+        matrix = sylvester[:factor, :factor] / math.sqrt(factor)
         if right == 1:
             x = x.reshape(-1, factor) @ matrix
         else:
             x = matrix @ x.reshape(-1, factor, right)
         right *= factor
     return x.reshape(shape)
+
+
+def sylvester_factor(size: int) -> Tensor:
+    """Sylvester's matrix of the largest factor a transform uses.
+
+    Args:
+        size (int): Length of the transform, a power of two.
+
+    Returns:
+        Tensor: Entries 1 and -1, float32, at most 16 rows.
+    """
+    matrix = torch.ones(1, 1)
+    while len(matrix) < min(size, _RADIX):
+        above = torch.cat([matrix, matrix], dim=1)
+        below = torch.cat([matrix, -matrix], dim=1)
+        matrix = torch.cat([above, below])
+    return matrix
 
 
 class RandomHadamard(nn.Module):
@@ -72,6 +95,23 @@ class RandomHadamard(nn.Module):
         order = torch.randperm(dim, generator=generator)
         self.register_buffer('signs', signs.to(torch.int8))
         self.register_buffer('order', order)
+        self.register_buffer(
+            'sylvester', sylvester_factor(dim), persistent=False
+        )
+
+    def mix(self, x: Tensor) -> Tensor:
+        """The map without its permutation.
+
+        Whoever needs a few coordinates only takes them from here by
+        ``order``, which is cheaper than to permute a batch.
+
+        Args:
+            x (Tensor): Shape ``(B, d)``.
+
+        Returns:
+            Tensor: Same shape and norms.
+        """
+        return walsh_hadamard(x * self.signs.to(x.dtype), self.sylvester)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map vectors.
@@ -82,14 +122,4 @@ class RandomHadamard(nn.Module):
         Returns:
             Tensor: Same shape and norms.
         """
-        return walsh_hadamard(x * self.signs.to(x.dtype))[:, self.order]
-
-
-def _sylvester(size: int, like: Tensor) -> Tensor:
-    """Orthonormal Sylvester matrix, by doubling."""
-    matrix = like.new_full((1, 1), 1 / math.sqrt(size))
-    while len(matrix) < size:
-        above = torch.cat([matrix, matrix], dim=1)
-        below = torch.cat([matrix, -matrix], dim=1)
-        matrix = torch.cat([above, below])
-    return matrix
+        return self.mix(x).index_select(1, self.order)

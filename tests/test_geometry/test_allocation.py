@@ -119,3 +119,11 @@ def test_average_needs_no_samples():
 def test_explicit_numbers_are_checked(numbers):
     with pytest.raises(ValueError, match='3 whole numbers of at least 1'):
         checked_centers(numbers, 3)
+
+
+def test_mirror_is_inverse_for_exponential_counts():
+    """The pairing of the strategy is inverse proportionality there."""
+    rank = torch.arange(10).double() / 9
+    counts = 5000 * 0.01**rank
+    product = counts * counts.flip(0)
+    assert torch.allclose(product, product[:1], rtol=1e-14)

@@ -300,3 +300,33 @@ def test_unallocated_centers_are_an_error():
         frame.own_terms(torch.ones(1, 32), torch.tensor([0]))
     with pytest.raises(ValueError, match='has 28 centres, .* sum to 27'):
         frame.set_centers([1, 2, 5, 19])
+
+
+@pytest.mark.parametrize('layout', LAYOUTS)
+def test_autocast_does_not_lower_the_precision(layout):
+    frame = MultiCenterFrame(4, 28, 64, THETA, layout)
+    frame.set_centers(CENTERS)
+    x = torch.randn(3, 64)
+    y = torch.tensor([0, 2, 3])
+    expected = frame.own_terms(x, y)
+    scores = frame.class_scores(x)
+    with torch.autocast('cpu', torch.bfloat16):
+        for got, value in zip(frame.own_terms(x, y), expected):
+            assert torch.equal(got, value)
+        assert torch.equal(frame.class_scores(x), scores)
+        assert frame.coordinates(x.bfloat16()).dtype == torch.float32
+
+
+@pytest.mark.parametrize('layout', LAYOUTS)
+def test_dense_forms(layout):
+    frame = make_frame(layout)
+    directions, centers, label = dense(frame)
+    got, parts = frame.dense_basis(torch.float64)
+    assert torch.allclose(got, directions, rtol=0, atol=1e-14)
+    assert len(parts) == 28
+    dense_centers = frame.dense_centers(torch.float64)
+    assert torch.allclose(dense_centers, centers, rtol=0, atol=1e-14)
+    means = frame.mean_centers(torch.float64)
+    for c in range(4):
+        mean = centers[label == c].mean(0)
+        assert torch.allclose(means[c], mean, rtol=0, atol=1e-14)

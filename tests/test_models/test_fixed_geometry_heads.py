@@ -1,4 +1,5 @@
 # Copyright (c) mmgeom contributors. Licensed under Apache-2.0.
+import copy
 import math
 
 import onnxruntime
@@ -9,6 +10,7 @@ from mmpretrain.structures import DataSample
 from torch.nn import functional as F
 
 from mmgeom.distribution import LabelDistribution
+from mmgeom.engine.hooks.checkpoint_check_hook import compare_state
 from mmgeom.geometry import simplex_etf
 from mmgeom.models.heads import ETFHead, MultiCenterHead, RotatedETFHead
 from mmgeom.models.heads.feature_expansion import FeatureExpansion
@@ -349,7 +351,10 @@ def test_published_etf_is_no_simplex_of_k_classes():
 
 def test_rotation_stays_orthogonal_in_training():
     head = make(RotatedETFHead)
-    optimizer = torch.optim.SGD(head.parameters(), lr=0.5, momentum=0.9)
+    # Weight decay too: it must not break the parametrisation.
+    optimizer = torch.optim.SGD(
+        head.parameters(), lr=0.5, momentum=0.9, weight_decay=1e-2
+    )
     before = head.rotation.weight.detach().clone()
     for _ in range(20):
         optimizer.zero_grad()
@@ -555,3 +560,92 @@ def test_one_center_each_is_one_direction():
     loss = head.loss((x,), samples(range(4)))['loss_center']
     cosine = (F.normalize(x, dim=1) * head.frame.dense_centers()).sum(1)
     assert torch.allclose(loss, (cosine - 1).square().mean(), atol=1e-6)
+
+
+def test_no_option_is_ignored():
+    given = dict(type='CrossEntropyLoss')
+    for cls in (ETFHead, RotatedETFHead):
+        with pytest.raises(ValueError, match='brings its own loss .*_delete_'):
+            make(cls, loss=given)
+    with pytest.raises(ValueError, match='loss must be one of'):
+        make(MultiCenterHead, loss=given)
+    for cls in (ETFHead, RotatedETFHead, MultiCenterHead):
+        with pytest.raises(ValueError, match='expand_groups=2 divides'):
+            make(
+                cls,
+                expand_groups=2,
+                **(dict(f=3) if cls is MultiCenterHead else {}),
+            )
+    with pytest.raises(ValueError, match="use frame='hadamard'"):
+        make(MultiCenterHead, frame='axis', expand_groups=2)
+
+
+def test_every_class_sees_all_of_a_feature_expanded_in_blocks():
+    head = make(MultiCenterHead, frame='hadamard', expand_groups=4)
+    feature = torch.randn(1, 16, requires_grad=True)
+    for score in head.eval()((feature,))[0]:
+        (seen,) = torch.autograd.grad(score, feature, retain_graph=True)
+        assert (seen.abs() > 1e-9).all()
+
+
+def test_norm_before_batch_norm_needs_no_memory():
+    head = make(MultiCenterHead, f=3, norm_reg_on='pre_bn', norm_reg=1)
+    first, second = torch.randn(2, 4, 16) * 3
+    labels = samples(range(4))
+    head.loss((first,), labels)
+    copy.deepcopy(head)
+    head.eval()
+    got = head.loss((second,), labels)['loss_norm']
+    expected = (second.norm(dim=1) - 1).square().mean()
+    assert torch.allclose(got, expected)
+
+
+def test_confidence_is_that_of_the_mean_score():
+    for infer in ('rcr', 'gcr'):
+        head = make(MultiCenterHead, head_bn=False, infer=infer)
+        head.expansion = torch.nn.Identity()
+        scores = head((head.frame.mean_centers(),)).diagonal()
+        mean = scores.mean()
+        own = torch.exp(head.score_scale * mean)
+        assert torch.allclose(own / (own + 3), torch.tensor(0.99), atol=1e-3)
+
+
+def test_unallocated_heads_say_what_to_do():
+    head = MultiCenterHead(4, 16, f=3)
+    assert head.needs_label_distribution
+    with pytest.raises(RuntimeError, match='LabelDistributionHook'):
+        head.eval().predict((torch.randn(2, 16),))
+    head.set_label_distribution(LabelDistribution(COUNTS))
+    assert not head.needs_label_distribution
+
+
+@pytest.mark.parametrize('frame', ['random', 'axis', 'hadamard'])
+@pytest.mark.parametrize('other', ['random', 'axis', 'hadamard'])
+def test_checkpoints_of_another_layout_are_refused(frame, other):
+    head = make(MultiCenterHead, f=3, frame=frame)
+    state = make(MultiCenterHead, f=3, frame=other).state_dict()
+    if frame == other:
+        head.load_state_dict(state)
+        with pytest.raises(ValueError, match='theta=0.2, the config .* 0.5'):
+            make(MultiCenterHead, f=3, frame=frame, theta=0.5).load_state_dict(
+                state
+            )
+    else:
+        with pytest.raises(ValueError, match=f"layout '{other}'"):
+            head.load_state_dict(state, strict=False)
+
+
+@pytest.mark.parametrize(('cls', 'options'), HEADS)
+def test_a_checkpoint_without_the_class_vectors_is_incomplete(cls, options):
+    head = make(cls, **options)
+    vectors = [
+        name
+        for name in head.state_dict()
+        if name.split('.')[-1]
+        in ('directions', 'class_vectors', 'signs', 'order', 'centers', 'base')
+    ]
+    assert vectors
+    for name in vectors:
+        state = head.state_dict()
+        del state[name]
+        assert compare_state(head, state)[0] == [name]

@@ -19,8 +19,9 @@ class CheckpointCheckHook(Hook):
     The host only warns of missing weights and goes on with random ones. When
     a run is resumed or tested, every parameter and buffer must be there in
     the right shape; when training starts from a checkpoint (``load_from``),
-    at least one must fit, so that heads may be exchanged. Buffers that the
-    label distribution fills may be missing.
+    at least one must fit, so that heads may be exchanged. Buffers that a
+    module lists in ``distribution_buffers``, because the label distribution
+    fills them, may be missing.
     """
 
     # Before hooks that read the checkpoint, such as EMAHook.
@@ -87,8 +88,7 @@ def compare_state(
     optional = {
         f'{prefix}.{name}' if prefix else name
         for prefix, module in model.named_modules()
-        if hasattr(module, 'set_label_distribution')
-        for name, _ in module.named_buffers()
+        for name in getattr(module, 'distribution_buffers', ())
     }
     missing, reshaped, fitting = [], [], []
     for name, value in model.state_dict().items():

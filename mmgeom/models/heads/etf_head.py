@@ -9,7 +9,11 @@ import torch.nn.functional as F
 from mmengine.logging import print_log
 from torch import Tensor
 
-from mmgeom.geometry import simplex_etf, unit_vectors
+from mmgeom.geometry import (
+    dot_regression_loss,
+    simplex_etf,
+    unit_vectors,
+)
 from mmgeom.registry import MODELS
 
 from .fixed_geometry_head import FixedGeometryHead
@@ -27,7 +31,10 @@ class ETFHead(FixedGeometryHead):
         L = \frac{1}{2B} \sum_i (\langle m_{y_i}, \hat h_i\rangle - 1)^2 ,
         \qquad \hat y = \arg\max_k \langle m_k, \hat h\rangle .
 
-    For mixed labels the loss is the mixture of the labels' losses.
+    For mixed labels the loss is the mixture of the labels' losses. Two
+    options of the released code are left out: its regulariser acts on norms
+    that are one already, and its scale by batch counts (``GivenEw``) is not
+    part of the paper.
 
     Source: *Inducing Neural Collapse in Imbalanced Learning: Do We Really
     Need a Learnable Classifier at the End of Deep Neural Network?*
@@ -80,17 +87,20 @@ class ETFHead(FixedGeometryHead):
         unit = unit_vectors(feature)
         return F.linear(unit, self.class_vectors.to(unit.dtype))
 
-    def feature_loss(self, feature: Tensor, target: Tensor) -> dict:
+    def feature_loss(
+        self, feature: Tensor, target: Tensor, raw: Tensor | None = None
+    ) -> dict:
         """Dot-regression loss.
 
         Args:
             feature (Tensor): Shape ``(B, d)``.
             target (Tensor): Classes ``(B,)`` or mixed labels ``(B, K)``.
+            raw (Tensor, optional): Not used. Defaults to None.
 
         Returns:
             dict: ``loss``.
         """
-        gap = (self.class_scores(feature) - 1).square() / 2
+        gap = dot_regression_loss(self.class_scores(feature))
         if target.ndim == 1:
             loss = gap.gather(1, target[:, None])[:, 0]
         else:

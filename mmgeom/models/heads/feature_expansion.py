@@ -13,9 +13,9 @@ class FeatureExpansion(nn.Module):
     With ``groups = g`` the input is cut into g parts and each is mapped to
     its own part of the output, so that the weights are g times fewer:
     ``in_channels * out_channels / g``. The frame stays exactly orthonormal;
-    what is given up is that every output sees every input. Classes lie in
-    consecutive coordinates of an axis frame, so there a class then sees one
-    part of the input; with the ``hadamard`` layout every class sees all.
+    what is given up is that every output sees every input. A frame with
+    dense directions mixes the outputs again, so that each class still sees
+    all of the input.
 
     Args:
         in_channels (int): Width of the input, a multiple of ``groups``.

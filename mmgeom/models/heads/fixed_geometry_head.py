@@ -23,11 +23,11 @@ class FixedGeometryHead(PriorHead):
     float32 whatever autocast says.
 
     Predictions carry :math:`\mathrm{softmax}(\gamma s)` as ``pred_score``,
-    with :attr:`score_scale` :math:`\gamma` such that a feature at the
-    optimum of the training loss gets the probability 0.99. It is a vector
-    that sums to one and keeps the order of the scores, so that the host's
-    metrics, test-time augmentation and inferencer work; it is no calibrated
-    probability.
+    with :attr:`score_scale` :math:`\gamma` such that a feature whose own
+    score is that of the optimum of the training loss, on average over the
+    classes, gets the probability 0.99. It is a vector that sums to one and
+    keeps the order of the scores, so that the host's metrics, test-time
+    augmentation and inferencer work; it is no calibrated probability.
 
     For diagnostics, ``keep_features`` makes :meth:`loss` leave the features
     of the last batch, detached, in ``kept_feature`` and ``kept_label``.
@@ -46,7 +46,11 @@ class FixedGeometryHead(PriorHead):
             :class:`FeatureExpansion`. Defaults to 1.
         predict_feature (bool): Store the feature in predictions under
             ``feature``, as diagnostics need it. Defaults to False.
-        **kwargs: Arguments of :class:`PriorHead`.
+        **kwargs: Arguments of :class:`PriorHead` except ``loss``.
+
+    Raises:
+        ValueError: When a ``loss`` is given, which these heads bring
+            themselves, or ``expand_groups`` without an expansion.
     """
 
     #: Probability of the right class at the optimum, see above.
@@ -64,8 +68,22 @@ class FixedGeometryHead(PriorHead):
         predict_feature: bool = False,
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault('loss', nn.Identity())
-        super().__init__(num_classes, in_channels, **kwargs)
+        name = type(self).__name__
+        if 'loss' in kwargs:
+            raise ValueError(
+                f'{name} brings its own loss and takes none, got '
+                f'{kwargs["loss"]}: in a config that inherits another head '
+                'write head=dict(_delete_=True, ...).'
+            )
+        if expand_groups != 1 and not expand:
+            raise ValueError(
+                f'expand_groups={expand_groups} divides the linear map that '
+                f'widens a feature, but {name} needs none for in_channels='
+                f'{in_channels}: leave it out.'
+            )
+        super().__init__(
+            num_classes, in_channels, loss=nn.Identity(), **kwargs
+        )
         self.dim = dim
         self.normalize_input = normalize_input
         self.predict_feature = predict_feature
@@ -95,12 +113,16 @@ class FixedGeometryHead(PriorHead):
         """
         raise NotImplementedError
 
-    def feature_loss(self, feature: Tensor, target: Tensor) -> dict:
+    def feature_loss(
+        self, feature: Tensor, target: Tensor, raw: Tensor | None = None
+    ) -> dict:
         """Losses of a batch.
 
         Args:
             feature (Tensor): Of :meth:`pre_logits`, shape ``(B, d)``.
             target (Tensor): Classes ``(B,)`` or mixed labels ``(B, K)``.
+            raw (Tensor, optional): The feature before batch normalisation.
+                Defaults to None, which means ``feature``.
 
         Returns:
             dict: Losses, and monitored values whose names do not contain
@@ -160,12 +182,13 @@ class FixedGeometryHead(PriorHead):
             dict: As :meth:`feature_loss`.
         """
         target = batch_target(data_samples)
-        feature = self.pre_logits(feats)
+        raw = self._expanded(feats)
+        feature = self._normalized(raw)
         if self.keep_features:
             self.kept_feature = feature.detach()
             self.kept_label = target if target.ndim == 1 else None
         with torch.autocast(feature.device.type, enabled=False):
-            losses = self.feature_loss(feature, target)
+            losses = self.feature_loss(feature, target, raw)
         if self.cal_acc:
             losses.update(self._accuracy(feature, target))
         return losses

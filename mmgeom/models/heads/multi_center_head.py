@@ -76,8 +76,9 @@ class MultiCenterHead(FixedGeometryHead):
         weighting (str): ``'cos_alpha'`` or ``'none'``, the factor of a
             class. Defaults to ``'cos_alpha'``.
         norm_reg (float): :math:`\lambda`, not negative. Defaults to 6e-4.
-            With ``loss='regression'`` it multiplies
-            :math:`\tfrac12\|h\|^2` instead, as in objective P.
+            With ``loss='regression'`` it multiplies the mean of
+            :math:`\tfrac12\|h\|^2` instead, so that it is
+            :math:`N \lambda_H` of objective P.
         norm_reg_on (str): ``'post_bn'`` or ``'pre_bn'``. Defaults to
             ``'post_bn'``.
         norm_reg_reduction (str): ``'mean'`` or ``'sum'`` over the batch.
@@ -129,6 +130,12 @@ class MultiCenterHead(FixedGeometryHead):
             expand=feat_expand is not None or dim != in_channels,
             **kwargs,
         )
+        if frame == 'axis' and kwargs.get('expand_groups', 1) != 1:
+            raise ValueError(
+                "with frame='axis' a map in blocks would show each class "
+                'direction one part of the feature, got expand_groups='
+                f"{kwargs['expand_groups']}: use frame='hadamard'."
+            )
         self._check(
             weighting=weighting,
             norm_reg_on=norm_reg_on,
@@ -152,11 +159,11 @@ class MultiCenterHead(FixedGeometryHead):
             num_classes, number, dim, theta, frame, frame_seed
         )
         self._mixture_is_checked = False
-        self._pre_bn_norm: Tensor | None = None
         # Mean of f_k over the training samples, S/N in objective P.
-        self.register_buffer('mean_number', torch.tensor(float(f)))
+        self.register_buffer('mean_number', torch.tensor(number / num_classes))
         self.register_buffer('class_weight', torch.zeros(num_classes))
         self.register_buffer('class_floor', torch.zeros(num_classes))
+        self.register_buffer('scale', torch.ones(()))
         if explicit:
             self._allocate(torch.as_tensor(center_mode))
         else:  # checks the arguments before any data are read
@@ -194,13 +201,6 @@ class MultiCenterHead(FixedGeometryHead):
         share = distribution.prior.to(self.frame.centers.device)
         self.mean_number.copy_((share * self.frame.centers).sum())
 
-    def _normalized(self, feature: Tensor) -> Tensor:
-        if self.training and self.norm_reg_on == 'pre_bn':
-            self._pre_bn_norm = torch.linalg.vector_norm(
-                at_least_float32(feature), dim=1
-            )
-        return super()._normalized(feature)
-
     def _allocate(self, centers: Tensor) -> None:
         self.frame.set_centers(centers)
         weight = self.frame.cos_alpha()
@@ -208,13 +208,27 @@ class MultiCenterHead(FixedGeometryHead):
             weight = torch.ones_like(weight)
         self.class_weight.copy_(weight)
         self.class_floor.copy_(weight * self.frame.loss_floor())
+        frame = self.frame
+        own = frame.cos_rho() if self.infer == 'rcr' else frame.cos_alpha()
+        odds = self.confidence / (1 - self.confidence)
+        self.scale.copy_(
+            math.log(odds * (self.num_classes - 1))
+            / own.mean().clamp(min=1e-3)
+        )
+
+    @property
+    def needs_label_distribution(self) -> bool:
+        """Whether the centres are not allocated to classes yet."""
+        return not self.frame.is_set
 
     @property
     def score_scale(self) -> Tensor:
-        r""":math:`\gamma`; the optimum has scores :math:`\cos\rho_k` and 0."""
-        odds = self.confidence / (1 - self.confidence)
-        gap = self.frame.cos_rho().mean().clamp(min=1e-3)
-        return (math.log(odds * (self.num_classes - 1)) / gap).float()
+        r""":math:`\gamma`; the mean own score at the optimum is that of the
+        mean centres, :math:`\overline{\cos\rho}` with ``infer='rcr'`` and
+        :math:`\overline{\cos\alpha}` with ``'gcr'``, all others are 0.
+        """
+        self.frame.require_centers()
+        return self.scale
 
     def class_scores(self, feature: Tensor) -> Tensor:
         """Cosines with the class directions or the nearest centres.
@@ -229,13 +243,18 @@ class MultiCenterHead(FixedGeometryHead):
             return self.frame.nearest_center_scores(feature)
         return self.frame.class_scores(feature)
 
-    def feature_loss(self, feature: Tensor, target: Tensor) -> dict:
+    def feature_loss(
+        self, feature: Tensor, target: Tensor, raw: Tensor | None = None
+    ) -> dict:
         """Center loss and norm term.
 
         Args:
             feature (Tensor): Shape ``(B, d)``.
             target (Tensor): Classes ``(B,)`` or mixed labels ``(B, K)`` of
                 at most two classes each.
+            raw (Tensor, optional): The feature before batch normalisation,
+                for ``norm_reg_on='pre_bn'``. Defaults to None, which means
+                ``feature``.
 
         Returns:
             dict: ``loss_center``, ``loss_norm`` if there is a norm term, and
@@ -247,6 +266,8 @@ class MultiCenterHead(FixedGeometryHead):
             losses, norm = self._cosine_losses(feature, label, share)
         else:
             losses, norm = self._regression_losses(feature, label, share)
+        if self.norm_reg_on == 'pre_bn' and raw is not None:
+            norm = torch.linalg.vector_norm(at_least_float32(raw), dim=1)
         if self.norm_reg:
             losses['loss_norm'] = self.norm_reg * self._norm_term(norm)
         return losses
@@ -273,7 +294,9 @@ class MultiCenterHead(FixedGeometryHead):
     def _regression_losses(
         self, feature: Tensor, label: Tensor, share: Tensor
     ) -> tuple[dict, Tensor]:
-        """Objective P divided by N: mean over samples, by the mean f_k."""
+        """The data term of objective P: its sum over 2 S is a mean over
+        samples divided by the mean number of centres.
+        """
         value = sum(
             share[:, i]
             * center_regression_loss(self.frame, feature, label[:, i])
@@ -283,8 +306,6 @@ class MultiCenterHead(FixedGeometryHead):
         return dict(loss_center=value.mean() / self.mean_number), norm
 
     def _norm_term(self, norm: Tensor) -> Tensor:
-        if self.norm_reg_on == 'pre_bn':
-            norm = self._pre_bn_norm
         if self.loss_type == 'cosine':
             penalty = norm_penalty(norm)
         else:

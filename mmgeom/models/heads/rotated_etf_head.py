@@ -21,7 +21,10 @@ class RotatedETFHead(FixedGeometryHead):
     .. math:: s = h\, U E
 
     with a fixed matrix E of class vectors and a trained U with orthonormal
-    columns or rows, kept exactly orthogonal by torch's own parametrisation.
+    columns or rows, kept exactly orthogonal by torch's own parametrisation
+    (Cayley's, which solves a system of ``max(d, m)`` unknowns each step).
+    Weight decay on its parameter pulls U towards its initial value; exempt
+    it with ``custom_keys={'head.rotation': dict(decay_mult=0)}``.
     Cross-entropy on ``s`` in training; predictions use
     :math:`s - \tau \log \pi`, the post-hoc correction that is part of the
     method.
@@ -81,7 +84,9 @@ class RotatedETFHead(FixedGeometryHead):
         vectors = _class_vectors(etf, num_classes, in_channels)
         self.register_buffer('class_vectors', vectors)
         rotation = nn.Linear(in_channels, vectors.shape[1], bias=False)
-        self.rotation = orthogonal(rotation)
+        # Torch's default, products of reflections, becomes zero when weight
+        # decay moves the signs it keeps on a diagonal.
+        self.rotation = orthogonal(rotation, orthogonal_map='cayley')
 
     score_scale = 1.0
 
@@ -97,12 +102,15 @@ class RotatedETFHead(FixedGeometryHead):
         vectors = self.class_vectors.to(feature.dtype)
         return self.rotation(feature) @ vectors.T
 
-    def feature_loss(self, feature: Tensor, target: Tensor) -> dict:
+    def feature_loss(
+        self, feature: Tensor, target: Tensor, raw: Tensor | None = None
+    ) -> dict:
         """Cross-entropy.
 
         Args:
             feature (Tensor): Shape ``(B, d)``.
             target (Tensor): Classes ``(B,)`` or mixed labels ``(B, K)``.
+            raw (Tensor, optional): Not used. Defaults to None.
 
         Returns:
             dict: ``loss``.
