@@ -18,3 +18,9 @@ model = dict(
         in_channels=64,
     )
 )
+
+# The rotation is orthogonal by a parametrisation. Weight decay would not
+# shrink it but turn it back to where it began.
+optim_wrapper = dict(
+    paramwise_cfg=dict(custom_keys={'head.rotation': dict(decay_mult=0)})
+)

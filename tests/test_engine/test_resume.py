@@ -3,6 +3,9 @@
 
 import pytest
 import torch
+from mmengine.config import Config
+
+import mmgeom
 
 pytestmark = pytest.mark.skipif(
     torch.cuda.is_available(), reason='kernels of a GPU are not repeatable'
@@ -40,6 +43,18 @@ ITERATIONS = {
     ),
 }
 
+
+def fixed_geometry(config):
+    """Head and optimizer of a config, on the features of the tiny run."""
+    cfg = Config.fromfile(mmgeom.config_path(config)).to_dict()
+    head = dict(cfg['model']['head'], in_channels=16, _delete_=True)
+    return {
+        **EPOCHS,
+        'model.head': head,
+        'optim_wrapper': dict(cfg['optim_wrapper'], _delete_=True),
+    }
+
+
 CASES = {
     'shuffled': (EPOCHS, 'epoch_2.pth', 'epoch_4.pth'),
     'class-balanced': (
@@ -66,6 +81,23 @@ CASES = {
             'model.head.type': 'mmgeom.CosineHead',
             'model.head.learn_scale': True,
         },
+        'epoch_2.pth',
+        'epoch_4.pth',
+    ),
+    'ncmc': (
+        fixed_geometry(
+            'quickstart/ncmc-cal_resnet20_1xb64-60e_digits-lt-if20.py'
+        ),
+        'epoch_2.pth',
+        'epoch_4.pth',
+    ),
+    'etf': (
+        fixed_geometry('setf/setf_resnet32_1xb128-200e_cifar10-lt-if100.py'),
+        'epoch_2.pth',
+        'epoch_4.pth',
+    ),
+    'rbl': (
+        fixed_geometry('rbl/rbl_resnet32_1xb128-200e_cifar10-lt-if100.py'),
         'epoch_2.pth',
         'epoch_4.pth',
     ),

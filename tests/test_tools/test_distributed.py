@@ -1,6 +1,7 @@
 # Copyright (c) mmgeom contributors. Licensed under Apache-2.0.
 """Two processes on the CPU, started by the shell scripts."""
 
+import functools
 import shutil
 from pathlib import Path
 
@@ -57,19 +58,39 @@ class SaveRanksHook(Hook):
 '''
 
 
+def write_hook(folder):
+    """The config of two processes, which inherits that of one."""
+    (folder / 'save_ranks.py').write_text(HOOK)
+    (folder / 'with_hook.py').write_text(WITH_HOOK)
+
+
 @pytest.fixture(scope='module')
 def config(tmp_path_factory, write_config):
     folder = tmp_path_factory.mktemp('config')
-    (folder / 'save_ranks.py').write_text(HOOK)
-    (folder / 'with_hook.py').write_text(WITH_HOOK)
+    write_hook(folder)
     return write_config(folder, CHANGES)
 
 
 @pytest.fixture
-def distributed(tmp_path, config, command, free_port):
-    """Run a shell script with this configuration."""
+def ncmc_config(tmp_path, write_config):
+    """The quickstart of NCMC, without batch norm in the head as well."""
+    folder = tmp_path / 'config'
+    folder.mkdir()
+    write_hook(folder)
+    head = "model['head'] = dict(head_bn=False)\n"
+    path = write_config(folder, CHANGES + head)
+    base = folder / 'tiny_base.py'
+    text = base.read_text()
+    assert 'logit-adjustment_' in text
+    base.write_text(text.replace('logit-adjustment_', 'ncmc-cal_'))
+    return path
 
-    def run(name, *words):
+
+@pytest.fixture
+def launch(tmp_path, command, free_port):
+    """Run a shell script with a configuration."""
+
+    def run(config, name, *words):
         return command(
             'bash',
             TOOLS / name,
@@ -83,44 +104,74 @@ def distributed(tmp_path, config, command, free_port):
     return run
 
 
+@pytest.fixture
+def distributed(config, launch):
+    """Run a shell script with the configuration of most tests here."""
+    return functools.partial(launch, config)
+
+
 @pytest.fixture(scope='module')
 def work_dir(tmp_path_factory):
     """Where the tests below train and go on, one after the other."""
     return tmp_path_factory.mktemp('distributed')
 
 
+@pytest.fixture
+def assert_equals_one_process(tmp_path, load, logged_metrics):
+    """Train in this process, compare with what two processes saved."""
+
+    def check(config, work_dir):
+        first, second = (load(work_dir / f'rank{rank}.pth') for rank in (0, 1))
+        assert list(first) == list(second)
+        for name in first:
+            assert torch.equal(first[name], second[name]), name
+
+        cfg = Config.fromfile(config)
+        cfg.merge_from_dict(
+            {
+                'train_dataloader.batch_size': 32,
+                'train_dataloader.collate_fn': dict(type='default_collate'),
+                'work_dir': str(tmp_path / 'single'),
+            }
+        )
+        runner = Runner.from_cfg(cfg)
+        initial = runner.model.backbone.conv1.weight.detach().clone()
+        runner.train()
+        assert runner.iter == 26
+        single = runner.model.state_dict()
+        assert not torch.equal(single['backbone.conv1.weight'], initial)
+        for name in single:
+            torch.testing.assert_close(
+                single[name], first[name], atol=1e-6, rtol=1e-5, msg=name
+            )
+        metrics = logged_metrics(tmp_path / 'single')[-1]
+        assert metrics == logged_metrics(work_dir)[-1]
+        return first
+
+    return check
+
+
 def test_train_equals_one_process(
-    tmp_path, work_dir, config, distributed, load, logged_metrics, read_log
+    work_dir, config, distributed, assert_equals_one_process, read_log
 ):
     distributed('dist_train.sh', 2, '--work-dir', work_dir)
-    first, second = (load(work_dir / f'rank{rank}.pth') for rank in (0, 1))
-    prior = first['head.loss_module.log_prior.value']
-    assert torch.isfinite(prior).all()
-    assert list(first) == list(second)
-    for name in first:
-        assert torch.equal(first[name], second[name]), name
+    state = assert_equals_one_process(config, work_dir)
+    assert torch.isfinite(state['head.loss_module.log_prior.value']).all()
     # Rank 0 alone logs.
     assert read_log(work_dir).count('Training labels') == 1
 
-    cfg = Config.fromfile(config)
-    cfg.merge_from_dict(
-        {
-            'train_dataloader.batch_size': 32,
-            'train_dataloader.collate_fn': dict(type='default_collate'),
-            'work_dir': str(tmp_path),
-        }
-    )
-    runner = Runner.from_cfg(cfg)
-    initial = runner.model.backbone.conv1.weight.detach().clone()
-    runner.train()
-    assert runner.iter == 26
-    single = runner.model.state_dict()
-    assert not torch.equal(single['backbone.conv1.weight'], initial)
-    for name in single:
-        torch.testing.assert_close(
-            single[name], first[name], atol=1e-6, rtol=1e-5, msg=name
-        )
-    assert logged_metrics(tmp_path)[-1] == logged_metrics(work_dir)[-1]
+
+def test_fixed_geometry_equals_one_process(
+    tmp_path, ncmc_config, launch, assert_equals_one_process
+):
+    work_dir = tmp_path / 'two'
+    launch(ncmc_config, 'dist_train.sh', 2, '--work-dir', work_dir)
+    state = assert_equals_one_process(ncmc_config, work_dir)
+    # Of the 200 centres the rarest class has more than the largest.
+    centers = state['head.frame.centers']
+    assert centers.sum() == 200
+    assert centers[0] < centers[-1]
+    assert not any(name.startswith('head.bn') for name in state)
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
-# The CIFAR-LT schedule of LDAM: warm-up over 5 epochs, then x0.01 at epochs
-# 160 and 180.
+# The CIFAR-LT schedule of LDAM: 0.02, 0.04, ..., 0.1 in the first 5 epochs,
+# then x0.01 at epochs 160 and 180.
 optim_wrapper = dict(
     optimizer=dict(type='SGD', lr=0.1, momentum=0.9, weight_decay=2e-4)
 )
@@ -9,7 +9,7 @@ param_scheduler = [
         start_factor=0.2,
         by_epoch=True,
         begin=0,
-        end=4,
+        end=5,
     ),
     dict(type='MultiStepLR', by_epoch=True, milestones=[160, 180], gamma=0.01),
 ]

@@ -1,6 +1,7 @@
-# The schedule of SETF's code and of NCMC: warm-up over 5 epochs, then x0.1
-# at epochs 160 and 180, where the schedule of LDAM has x0.01. NCMC does not
-# mention the warm-up, but its code is a modification of SETF's.
+# The schedule of SETF's code and of NCMC: 0.02, 0.04, ..., 0.1 in the first 5
+# epochs, then x0.1 at epochs 160 and 180, where the schedule of LDAM has
+# x0.01. NCMC does not mention the warm-up, but its code is a modification of
+# SETF's.
 optim_wrapper = dict(
     optimizer=dict(type='SGD', lr=0.1, momentum=0.9, weight_decay=2e-4)
 )
@@ -10,7 +11,7 @@ param_scheduler = [
         start_factor=0.2,
         by_epoch=True,
         begin=0,
-        end=4,
+        end=5,
     ),
     dict(type='MultiStepLR', by_epoch=True, milestones=[160, 180], gamma=0.1),
 ]

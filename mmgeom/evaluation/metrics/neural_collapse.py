@@ -52,8 +52,14 @@ class NeuralCollapse(BaseMetric):
     The head must put its features into the predictions, with
     ``predict_feature=True``. They are collected in float32 in main memory,
     ``4 d`` bytes a sample: 0.4 GB for 50 000 samples of width 2048, and on
-    rank 0 those of all ranks. Smaller is better for all but ``cos_own``,
-    which ``save_best`` must be told by ``rule='less'``.
+    rank 0 those of all ranks.
+
+    ``nc1``, ``nc2``, ``nc4`` and the center distance tend to 0 with the
+    collapse. With several centres a class the others have limits of their
+    own: ``variability`` :math:`1 - \cos\rho` and ``nc3``
+    :math:`\sqrt{2 (1 - \cos\rho)}`, of the angle between mean centre and
+    class direction. mmengine cannot infer a rule for these names:
+    ``save_best`` needs ``rule='less'``.
 
     Args:
         target (str, optional): Geometry of the class means, ``'simplex'`` or

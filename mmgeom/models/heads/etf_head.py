@@ -32,9 +32,9 @@ class ETFHead(FixedGeometryHead):
         \qquad \hat y = \arg\max_k \langle m_k, \hat h\rangle .
 
     For mixed labels the loss is the mixture of the labels' losses. Two
-    options of the released code are left out: its regulariser acts on norms
-    that are one already, and its scale by batch counts (``GivenEw``) is not
-    part of the paper.
+    options of the released code are left out: its regulariser of the norm,
+    which is a constant for normalised features, and its scale by batch
+    counts (``GivenEw``), which is not part of the paper.
 
     Source: *Inducing Neural Collapse in Imbalanced Learning: Do We Really
     Need a Learnable Classifier at the End of Deep Neural Network?*
