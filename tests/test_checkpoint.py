@@ -468,7 +468,9 @@ def test_trust_of_several_files_and_other_spellings(monkeypatch, two_files):
     load_from_local(str(two))
     monkeypatch.chdir(one.parent)
     monkeypatch.setenv(TRUST_VARIABLE, 'one.pth')
-    load_from_local(os.path.join(one.parent, '.', 'one.pth'.replace('/', '')))
+    load_from_local(os.path.join(one.parent, '.', 'one.pth'))
+    assert one.with_suffix('.pth.ran').is_dir()
+    assert two.with_suffix('.pth.ran').is_dir()
 
 
 @pytest.mark.parametrize('value', ['', '1', '*', os.pathsep, '/', '.'])

@@ -117,7 +117,9 @@ def test_in_an_evaluator():
 
 def test_half_precision_is_tolerated():
     scores = torch.randn(8, 100).softmax(1).half()
-    CalibrationError.calculate(scores, [0] * 8)
+    result = CalibrationError.calculate(scores, [0] * 8)
+    expected = CalibrationError.calculate(scores.float(), [0] * 8)
+    assert result['ece'] == pytest.approx(expected['ece'], abs=0.1)
 
 
 @pytest.mark.parametrize(
