@@ -15,7 +15,7 @@ PREFIX = r'^(class `\w+` in [\w/.]+: )*'
 
 @pytest.fixture
 def check_fails(tmp_path, train, read_log):
-    """Train with changes; returns the sentence it check_fails with."""
+    """Train with changes; returns the sentence it fails with."""
 
     def run(error, message, options):
         work_dir = tmp_path / 'work'
