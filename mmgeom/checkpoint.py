@@ -12,7 +12,7 @@ function that gives nothing but the four statistics methods of the history.
 import os
 import pickle
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -54,19 +54,26 @@ def load_from_local(filename: str, map_location: Any = None) -> dict:
     """
     path = os.path.expanduser(filename)
     if not os.path.isfile(path):
+        problem = 'is a folder' if os.path.isdir(path) else 'does not exist'
         raise FileNotFoundError(
-            f'checkpoint {filename} does not exist: check the path.'
+            f'checkpoint {filename} {problem}: check the path.'
         )
     if _is_trusted(path):
         return torch.load(path, map_location=map_location, weights_only=False)
     try:
-        return _restricted(
+        checkpoint = _restricted(
             lambda: torch.load(
                 path, map_location=map_location, weights_only=True
             )
         )
     except Exception as error:
         raise RuntimeError(_refusal(filename, error)) from error
+    if not isinstance(checkpoint, Mapping):
+        raise RuntimeError(
+            f'{filename} holds a {type(checkpoint).__name__} and no '
+            'checkpoint: give a file that was saved by a training run.'
+        )
+    return checkpoint
 
 
 def load_from_http(

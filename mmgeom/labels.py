@@ -234,8 +234,8 @@ def _leaf_values(dataset: Any) -> np.ndarray | None:
     values = [info.get('gt_score') for info in infos]
     if any(value is None for value in values):
         raise TypeError(
-            f'{type(dataset).__name__} holds no `gt_score`: regression '
-            'targets travel under that name.'
+            f'{type(dataset).__name__} holds no regression targets: '
+            'give it `get_gt_values()`, or `gt_score` in its data infos.'
         )
     values = np.asarray(values, dtype=np.float64)
     return (

@@ -482,11 +482,10 @@ def test_trust_names_files_and_nothing_else(monkeypatch, two_files, value):
 
 # Files that are no checkpoints ----------------------------------------------
 def test_missing_file(tmp_path):
-    for path in (tmp_path / 'gone.pth', tmp_path):
-        with pytest.raises(
-            FileNotFoundError, match='does not exist: check the path'
-        ):
-            load_from_local(str(path))
+    with pytest.raises(
+        FileNotFoundError, match='does not exist: check the path'
+    ):
+        load_from_local(str(tmp_path / 'gone.pth'))
 
 
 @pytest.mark.parametrize(
@@ -590,3 +589,11 @@ def test_no_function_that_takes_code_is_allowed():
     assert not allowed & {getattr, eval, exec, bytes, np.ndarray, np.dtype}
     assert reconstruct() not in allowed
     assert scalar() not in allowed
+
+
+def test_a_file_that_holds_no_mapping_and_a_folder(tmp_path):
+    torch.save([1, 2, 3], tmp_path / 'list.pth')
+    with pytest.raises(RuntimeError, match='list.pth holds a list and no'):
+        load_from_local(str(tmp_path / 'list.pth'))
+    with pytest.raises(FileNotFoundError, match='is a folder'):
+        load_from_local(str(tmp_path))

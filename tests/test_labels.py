@@ -235,7 +235,7 @@ def test_float_labels_are_refused_with_a_hint(dataset):
 def test_regression_dataset_without_bins_gets_the_hint():
     with pytest.raises(TypeError, match=r"hold no 'gt_label'.*bins=dict"):
         LabelDistribution.from_dataset(Regression())
-    with pytest.raises(TypeError, match='Classes holds no `gt_score`'):
+    with pytest.raises(TypeError, match='Classes holds no regression targets'):
         LabelDistribution.from_dataset(Classes(), bins=dict(width=1))
 
 

@@ -20,6 +20,8 @@ default_hooks = dict(
     label_distribution=dict(type='mmgeom.LabelDistributionHook'),
     # Refuses a checkpoint that does not belong to the model.
     checkpoint_check=dict(type='mmgeom.CheckpointCheckHook'),
+    # Several processes: one set of batch-norm statistics for all.
+    sync_statistics=dict(type='mmgeom.SyncRunningStatisticsHook'),
 )
 
 env_cfg = dict(

@@ -88,3 +88,10 @@ def test_ignore_empty_skips(files, name):
     assert transform({'img_path': str(files / name)}) is None
     intact = transform({'img_path': str(files / 'intact.png')})
     assert intact['img'].shape == (6, 4, 3)
+
+
+def test_an_image_that_is_there_already_is_left_alone():
+    """The host's inferencer hands over arrays, and its own loader's keys."""
+    image = np.zeros((4, 4, 3), dtype=np.uint8)
+    results = dict(img=image, sample_idx=0)
+    assert LoadImage().transform(results) is results

@@ -171,3 +171,21 @@ def test_progressive_sampler_moves_on(tmp_path, train):
     torch.testing.assert_close(
         probability, torch.full((10,), 0.1, dtype=torch.float64)
     )
+
+
+def test_a_run_made_shorter_goes_on_as_if_it_had_not_been(
+    tmp_path, train, load
+):
+    """The schedules state their end; mmengine would freeze the rate."""
+    train(tmp_path / 'whole', EPOCHS)
+    train(tmp_path / 'part', {'train_cfg.max_epochs': 2})
+    resume = {
+        'load_from': str(tmp_path / 'part' / 'epoch_2.pth'),
+        'resume': True,
+    }
+    train(tmp_path / 'part', {**EPOCHS, **resume})
+    whole, part = (
+        load(tmp_path / name / 'epoch_4.pth') for name in ('whole', 'part')
+    )
+    for name in ('state_dict', 'optimizer'):
+        assert_same(whole[name], part[name], name)

@@ -649,3 +649,20 @@ def test_a_checkpoint_without_the_class_vectors_is_incomplete(cls, options):
         state = head.state_dict()
         del state[name]
         assert compare_state(head, state)[0] == [name]
+
+
+@pytest.mark.parametrize(('cls', 'options'), HEADS)
+def test_a_batch_of_one_sample(cls, options):
+    """The rest of an epoch may be a single sample, which has no variance."""
+    head = make(cls, **options)
+    head.loss((torch.randn(8, 16),), samples([0, 1, 2, 3] * 2))
+    state = {name: v.clone() for name, v in head.state_dict().items()}
+    feature = torch.randn(1, 16, requires_grad=True)
+    losses = head.loss((feature,), samples([2]))
+    total(losses).backward()
+    assert torch.isfinite(feature.grad).all()
+    expected = head.eval().loss((feature,), samples([2]))
+    for name, value in losses.items():
+        assert torch.allclose(value, expected[name])
+    for name, value in head.state_dict().items():
+        assert torch.equal(value, state[name])

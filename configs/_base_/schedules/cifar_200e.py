@@ -11,7 +11,15 @@ param_scheduler = [
         begin=0,
         end=5,
     ),
-    dict(type='MultiStepLR', by_epoch=True, milestones=[160, 180], gamma=0.01),
+    # `end` is stated, so that a run that is first made shorter and then
+    # resumed follows the same schedule.
+    dict(
+        type='MultiStepLR',
+        by_epoch=True,
+        milestones=[160, 180],
+        gamma=0.01,
+        end=200,
+    ),
 ]
 
 train_cfg = dict(by_epoch=True, max_epochs=200, val_interval=5)

@@ -2,7 +2,11 @@
 optim_wrapper = dict(
     optimizer=dict(type='SGD', lr=0.1, momentum=0.9, weight_decay=5e-4)
 )
-param_scheduler = dict(type='CosineAnnealingLR', by_epoch=True, T_max=200)
+# `end` is stated, so that a run that is first made shorter and then resumed
+# follows the same schedule.
+param_scheduler = dict(
+    type='CosineAnnealingLR', by_epoch=True, T_max=200, end=200
+)
 
 train_cfg = dict(by_epoch=True, max_epochs=200, val_interval=5)
 val_cfg = dict()

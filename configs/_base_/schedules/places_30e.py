@@ -2,7 +2,11 @@
 optim_wrapper = dict(
     optimizer=dict(type='SGD', lr=0.02, momentum=0.9, weight_decay=5e-4)
 )
-param_scheduler = dict(type='CosineAnnealingLR', by_epoch=True, T_max=30)
+# `end` is stated, so that a run that is first made shorter and then resumed
+# follows the same schedule.
+param_scheduler = dict(
+    type='CosineAnnealingLR', by_epoch=True, T_max=30, end=30
+)
 
 train_cfg = dict(by_epoch=True, max_epochs=30, val_interval=5)
 val_cfg = dict()

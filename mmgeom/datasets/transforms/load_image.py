@@ -15,7 +15,8 @@ class LoadImage(LoadImageFromFile):
 
     With ``ignore_empty=True`` every file that cannot be loaded is skipped
     instead: in training the dataset then draws another sample at random,
-    which changes the label distribution.
+    which changes the label distribution. Results that hold an ``img``
+    already, as those of the host's inferencer do, are returned as they are.
 
     Raises:
         FileNotFoundError: When the file is not there.
@@ -32,6 +33,8 @@ class LoadImage(LoadImageFromFile):
             dict | None: The same with ``img``, ``img_shape`` and
             ``ori_shape``; ``None`` for a file that is to be skipped.
         """
+        if 'img' in results and 'img_path' not in results:
+            return results
         path = results['img_path']
         try:
             return super().transform(results)

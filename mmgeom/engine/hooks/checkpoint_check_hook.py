@@ -46,8 +46,9 @@ class CheckpointCheckHook(Hook):
             problem = reshaped or [f'{name} is missing' for name in missing]
             raise ValueError(
                 'the checkpoint does not belong to the model of this config '
-                f'({len(missing) + len(reshaped)} of {len(state)} entries, '
-                f'first: {problem[0]}): give the config it was trained with.'
+                f'({len(missing)} entries are missing and {len(reshaped)} '
+                f'have another shape, first: {problem[0]}): give the config '
+                'it was trained with.'
             )
         if not fitting:
             raise ValueError(

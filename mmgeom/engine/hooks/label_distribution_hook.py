@@ -15,6 +15,8 @@ from mmgeom.distribution import LabelDistribution
 from mmgeom.registry import DATASETS, HOOKS
 from mmgeom.visualization.tables import distribution_table
 
+from .evaluation_classes import check_evaluation_classes
+
 #: Key of the distribution in a checkpoint.
 CHECKPOINT_KEY = 'label_distribution'
 
@@ -67,14 +69,15 @@ class LabelDistributionHook(Hook):
 
         Raises:
             ValueError: When the data and the model disagree about the
-                number of classes, a label is out of range, or a class has
-                no sample.
+                number of classes, a label is out of range, a class has no
+                sample, or the validation data have other classes.
         """
         if not _uses_labels(runner):
             return
         distribution = self._read(runner.train_loop.dataloader.dataset)
         if self.bins is None:
             self._check_classes(runner, distribution)
+        self._check_evaluation(runner, distribution, 'val')
         table = distribution_table(distribution, self._shown_groups(runner))
         print_log(f'Training labels\n{table}', logger='current')
         for item in _takers(runner, 'val'):
@@ -103,7 +106,8 @@ class LabelDistributionHook(Hook):
 
         Raises:
             ValueError: When the training data of a resumed run differ from
-                those of the checkpoint.
+                those of the checkpoint, or evaluated data have other
+                classes.
         """
         state = checkpoint.get(CHECKPOINT_KEY)
         if state is None:
@@ -112,6 +116,7 @@ class LabelDistributionHook(Hook):
         if not isinstance(runner._train_loop, BaseLoop):
             for item in _takers(runner, 'val', 'test'):
                 item.set_label_distribution(saved)
+            self._check_evaluation(runner, saved, 'val', 'test')
         elif runner._resume:
             self._check_unchanged(runner, saved)
 
@@ -161,6 +166,16 @@ class LabelDistributionHook(Hook):
                 'the data, or set allow_empty_classes=True of '
                 'LabelDistributionHook.'
             )
+
+    def _check_evaluation(
+        self, runner: Runner, distribution: LabelDistribution, *modes: str
+    ) -> None:
+        for mode in modes:
+            loop = getattr(runner, f'_{mode}_loop', None)
+            if self.bins is None and isinstance(loop, BaseLoop):
+                check_evaluation_classes(
+                    loop.dataloader.dataset, mode, distribution
+                )
 
     def _check_unchanged(
         self, runner: Runner, saved: LabelDistribution

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from mmpretrain.structures import DataSample
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from mmgeom.geometry import at_least_float32, unit_vectors
 
@@ -92,7 +93,7 @@ class FixedGeometryHead(PriorHead):
             if expand
             else nn.Identity()
         )
-        self.bn = nn.BatchNorm1d(dim) if head_bn else nn.Identity()
+        self.bn = nn.BatchNorm1d(dim) if head_bn else None
         self.keep_features = False
         self.kept_feature: Tensor | None = None
         self.kept_label: Tensor | None = None
@@ -149,7 +150,20 @@ class FixedGeometryHead(PriorHead):
 
     def _normalized(self, feature: Tensor) -> Tensor:
         with torch.autocast(feature.device.type, enabled=False):
-            return self.bn(at_least_float32(feature))
+            feature = at_least_float32(feature)
+            bn = self.bn
+            # A single sample, such as the rest of an epoch, has no variance:
+            # the running statistics stand in for it.
+            if self.training and len(feature) == 1 and bn is not None:
+                return F.batch_norm(
+                    feature,
+                    bn.running_mean,
+                    bn.running_var,
+                    bn.weight,
+                    bn.bias,
+                    eps=bn.eps,
+                )
+            return feature if bn is None else bn(feature)
 
     def forward(self, feats: tuple[Tensor, ...]) -> Tensor:
         """Scores of the classes.
