@@ -19,11 +19,29 @@ from .collapse_centers import (
     variability,
 )
 from .collapse_statistics import CollapseStatistics
+from .contrast import supervised_contrastive_loss
 from .frames import MultiCenterFrame, OwnTerms
 from .orthonormal import orthonormal_rows, simplex_etf, simplex_vertices
 from .precision import at_least_float32, unit_vectors
 from .prior import LogPrior, adjust_logits
 from .soft_target import soft_cross_entropy
+from .sphere import (
+    SpanSample,
+    few_shot_share,
+    nearest_vectors,
+    sample_span,
+    uniform_points,
+)
+from .surrogate import Surrogate
+from .trace import (
+    batch_centroids,
+    bin_sums,
+    centroid_contrast,
+    centroids_from_sums,
+    enveloping_loss,
+    homogeneity_loss,
+    tube_volume,
+)
 from .walsh_hadamard import RandomHadamard, walsh_hadamard
 
 __all__ = [
@@ -32,25 +50,39 @@ __all__ = [
     'MultiCenterFrame',
     'OwnTerms',
     'RandomHadamard',
+    'SpanSample',
+    'Surrogate',
     'adjust_logits',
     'allocate_centers',
     'at_least_float32',
+    'batch_centroids',
+    'bin_sums',
     'center_distance',
     'center_regression_loss',
+    'centroid_contrast',
+    'centroids_from_sums',
     'class_mean_gram',
     'cosine_center_loss',
     'cosine_statistics',
     'dot_regression_loss',
+    'enveloping_loss',
+    'few_shot_share',
+    'homogeneity_loss',
     'nc1',
     'nc2',
     'nc3',
     'nc4',
+    'nearest_vectors',
     'norm_penalty',
     'orthonormal_rows',
+    'sample_span',
     'second_pass',
     'simplex_etf',
     'simplex_vertices',
     'soft_cross_entropy',
+    'supervised_contrastive_loss',
+    'tube_volume',
+    'uniform_points',
     'unit_vectors',
     'variability',
     'walsh_hadamard',

@@ -42,3 +42,21 @@ def test_frames(tmp_path, command):
     assert row['dense_mb'] >= 200 * 210 * 4 / 2**20
     assert row['time_ratio'] == pytest.approx(row['dense_ms'] / row['axis_ms'])
     assert math.isfinite(row['memory_ratio'])
+
+
+@pytest.mark.parametrize('name', ['contrast', 'srl'])
+def test_losses(name, tmp_path, command):
+    result = command(
+        'python',
+        BENCHMARKS / f'{name}.py',
+        '--smoke',
+        '--json',
+        'rows.json',
+        cwd=tmp_path,
+    )
+    content = json.loads((tmp_path / 'rows.json').read_text())
+    assert content['title'] in result.stdout
+    for row in content['rows']:
+        times = [value for key, value in row.items() if key.endswith('_ms')]
+        assert times
+        assert all(value > 0 for value in times if value != '-')
