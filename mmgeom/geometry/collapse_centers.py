@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from .class_means import aligned_means, checked_directions, checked_features
+from .precision import unit_vectors
 
 
 class CenterDistance(NamedTuple):
@@ -41,9 +42,7 @@ def unit_rows(vectors: Tensor) -> Tensor:
     Returns:
         Tensor: float64; rows of zeros stay zero.
     """
-    vectors = vectors.detach().double()
-    norm = vectors.norm(dim=1, keepdim=True)
-    return vectors / norm.where(norm > 0, 1)
+    return unit_vectors(vectors.detach().double(), eps=0)
 
 
 def center_distance(

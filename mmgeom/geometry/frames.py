@@ -220,12 +220,7 @@ class MultiCenterFrame(nn.Module):
             Tensor: Shape ``(B, F + K)``, float32 or wider: class directions
             first, then the centres' vectors class by class.
         """
-        if self.layout == 'axis':
-            return feature[:, : self.rank]
-        if self.layout == 'hadamard':
-            order = self.rotation.order[: self.rank]
-            return self.rotation.mix(feature).index_select(1, order)
-        return feature @ self.directions.to(feature.dtype).T
+        return self._leading_products(feature, self.rank)
 
     @full_precision
     def class_scores(self, feature: Tensor) -> Tensor:
@@ -241,7 +236,8 @@ class MultiCenterFrame(nn.Module):
             feature.
         """
         norm = torch.linalg.vector_norm(feature, dim=1, keepdim=True)
-        return self._direction_products(feature) / norm.clamp(min=EPS)
+        scores = self._leading_products(feature, self.num_classes)
+        return scores / norm.clamp(min=EPS)
 
     @full_precision
     def nearest_center_scores(self, feature: Tensor) -> Tensor:
@@ -355,14 +351,15 @@ class MultiCenterFrame(nn.Module):
         sums.index_add_(0, self.class_of_center(), centers)
         return sums / self.centers[:, None]
 
-    def _direction_products(self, feature: Tensor) -> Tensor:
+    def _leading_products(self, feature: Tensor, number: int) -> Tensor:
+        """Inner products with the first orthonormal vectors."""
         if self.layout == 'random':
-            directions = self.directions[: self.num_classes]
+            directions = self.directions[:number]
             return feature @ directions.to(feature.dtype).T
         if self.layout == 'hadamard':
-            order = self.rotation.order[: self.num_classes]
+            order = self.rotation.order[:number]
             return self.rotation.mix(feature).index_select(1, order)
-        return feature[:, : self.num_classes]
+        return feature[:, :number]
 
     def class_of_center(self) -> Tensor:
         """Class of each centre.

@@ -6,7 +6,6 @@ from typing import Any
 
 from mmengine.hooks import EMAHook, Hook
 from mmengine.logging import print_log
-from mmengine.model import is_model_wrapper
 from mmengine.runner import BaseLoop, Runner
 from mmpretrain.models.heads import ClsHead
 from mmpretrain.models.utils import ClsDataPreprocessor
@@ -15,6 +14,7 @@ from mmgeom.distribution import LabelDistribution
 from mmgeom.registry import DATASETS, HOOKS
 from mmgeom.visualization.tables import distribution_table
 
+from .checkpoint_check_hook import unwrap
 from .evaluation_classes import check_evaluation_classes
 
 #: Key of the distribution in a checkpoint.
@@ -255,10 +255,7 @@ def _takers(runner: Runner, *modes: str) -> list:
 
 def _modules(runner: Runner, attribute: str) -> list:
     """Modules that have an attribute, of the model and its averages."""
-    model = runner.model
-    if is_model_wrapper(model):
-        model = model.module
-    models = [model]
+    models = [unwrap(runner.model)]
     for hook in runner.hooks:
         # Evaluation may use the average's buffers instead of the model's.
         if isinstance(hook, EMAHook) and hasattr(hook, 'ema_model'):

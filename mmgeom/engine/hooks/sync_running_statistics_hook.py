@@ -3,7 +3,6 @@
 
 from mmengine.dist import all_reduce, get_world_size
 from mmengine.hooks import Hook
-from mmengine.model import is_model_wrapper
 from mmengine.runner import Runner
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -43,10 +42,7 @@ class SyncRunningStatisticsHook(Hook):
     def _average(self, runner: Runner) -> None:
         if get_world_size() == 1:
             return
-        model = runner.model
-        if is_model_wrapper(model):
-            model = model.module
-        for module in model.modules():
+        for module in runner.model.modules():
             if isinstance(module, _BatchNorm) and module.track_running_stats:
                 all_reduce(module.running_mean, 'mean')
                 all_reduce(module.running_var, 'mean')

@@ -145,7 +145,7 @@ class FixedGeometryHead(PriorHead):
     def _expanded(self, feats: tuple[Tensor, ...]) -> Tensor:
         feature = feats[-1].flatten(1)
         if self.normalize_input:
-            feature = unit_vectors(at_least_float32(feature))
+            feature = unit_vectors(feature)
         return self.expansion(feature)
 
     def _normalized(self, feature: Tensor) -> Tensor:
