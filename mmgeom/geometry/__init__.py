@@ -11,6 +11,8 @@ from .center_loss import (
     dot_regression_loss,
     norm_penalty,
 )
+from .class_statistics import ClassStatistics
+from .class_temperature import class_temperature, kukleva_schedule
 from .collapse import nc1, nc2, nc3, nc4, second_pass
 from .collapse_centers import (
     center_distance,
@@ -19,11 +21,28 @@ from .collapse_centers import (
     variability,
 )
 from .collapse_statistics import CollapseStatistics
+from .collectives import (
+    all_gather_rows,
+    all_reduce_sum,
+    broadcast_,
+    rank,
+    reduce_sum_,
+    remote_rows,
+    row_counts,
+    world_size,
+)
 from .contrast import supervised_contrastive_loss
 from .frames import MultiCenterFrame, OwnTerms
 from .orthonormal import orthonormal_rows, simplex_etf, simplex_vertices
 from .precision import at_least_float32, unit_vectors
 from .prior import LogPrior, adjust_logits
+from .reconstruction import (
+    Reconstruction,
+    head_weights,
+    reconstruct,
+    simplex_half_angle,
+)
+from .segments import segment_quantile
 from .soft_target import soft_cross_entropy
 from .sphere import (
     SpanSample,
@@ -32,7 +51,9 @@ from .sphere import (
     sample_span,
     uniform_points,
 )
+from .step_generator import StepGenerator
 from .surrogate import Surrogate
+from .synthetic import fill_numbers, sample_confidence_support
 from .trace import (
     batch_centroids,
     bin_sums,
@@ -45,6 +66,25 @@ from .trace import (
 from .walsh_hadamard import RandomHadamard, walsh_hadamard
 
 __all__ = [
+    'sample_confidence_support',
+    'fill_numbers',
+    'StepGenerator',
+    'segment_quantile',
+    'simplex_half_angle',
+    'reconstruct',
+    'head_weights',
+    'Reconstruction',
+    'kukleva_schedule',
+    'class_temperature',
+    'ClassStatistics',
+    'world_size',
+    'reduce_sum_',
+    'remote_rows',
+    'row_counts',
+    'rank',
+    'broadcast_',
+    'all_reduce_sum',
+    'all_gather_rows',
     'CollapseStatistics',
     'LogPrior',
     'MultiCenterFrame',

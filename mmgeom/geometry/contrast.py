@@ -6,6 +6,7 @@ import math
 import torch
 from torch import Tensor
 
+from .collectives import reduce_sum_, remote_rows, row_counts, world_size
 from .contrast_dense import KeyWeights, dense_log_partition
 from .contrast_tiled import tiled_log_partition
 from .precision import at_least_float32
@@ -25,6 +26,7 @@ def supervised_contrastive_loss(
     form: str = 'sample',
     implementation: str = 'auto',
     tile: int | None = None,
+    across_ranks: bool = False,
 ) -> Tensor:
     r"""Supervised contrastive loss.
 
@@ -48,6 +50,13 @@ def supervised_contrastive_loss(
     ``'tiled'`` computes them tile by tile, forwards and again backwards, in
     memory :math:`O((M + G) h)`; ``'auto'`` chooses by the number of pairs.
     Both compute in fp32 or wider, and differ by rounding only.
+
+    With several processes and ``across_ranks`` the features of all ranks are
+    keys of each other, with gradient. Every rank computes the losses of its
+    own anchors, scaled so that the mean of the ranks' results is the loss of
+    one process on all features; so is the gradient, which
+    ``DistributedDataParallel`` averages. The extra keys must be the same on
+    all ranks.
 
     Source: *Supervised Contrastive Learning* (NeurIPS 2020), Eq. 2;
     temperatures of FeatRecon (ICLR 2025), Eq. 11, which act on all logits of
@@ -76,6 +85,8 @@ def supervised_contrastive_loss(
             latter is differentiable once. Defaults to ``'auto'``.
         tile (int | None): Edge of the tiles. Defaults to None, a length
             suited to the device.
+        across_ranks (bool): Take the features of all ranks as keys, and the
+            mean or sum over the anchors of all ranks. Defaults to False.
 
     Returns:
         Tensor: The loss; zero, with a graph, when no anchor has positives.
@@ -100,11 +111,16 @@ def supervised_contrastive_loss(
         )
     with torch.autocast(features.device.type, enabled=False):
         features = at_least_float32(features)
+        extra_keys = extra_keys.to(features.dtype)
+        if across_ranks:
+            extra_keys, extra_labels = _join_remote(
+                features, labels, extra_keys, extra_labels
+            )
         losses, has_positives = _losses(
             features,
             labels,
             _inverse_temperature(temperature, features, labels),
-            extra_keys.to(features.dtype),
+            extra_keys,
             extra_labels,
             form,
             implementation,
@@ -112,10 +128,22 @@ def supervised_contrastive_loss(
         )
         if reduction == 'none':
             return losses
-        total = losses.sum()
-        if reduction == 'sum':
-            return total
-        return total / has_positives.sum().clamp(min=1)
+        total, anchors = losses.sum(), has_positives.sum()
+        if across_ranks:
+            total = total * world_size()
+            reduce_sum_(anchors)
+        return total if reduction == 'sum' else total / anchors.clamp(min=1)
+
+
+def _join_remote(
+    features: Tensor, labels: Tensor, extra_keys: Tensor, extra_labels: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The features of other ranks are extra keys, too."""
+    if world_size() == 1:
+        return extra_keys, extra_labels
+    sizes = row_counts(features)
+    keys = torch.cat([remote_rows(features, sizes), extra_keys])
+    return keys, torch.cat([remote_rows(labels, sizes), extra_labels])
 
 
 def _losses(
