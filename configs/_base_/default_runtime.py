@@ -20,6 +20,8 @@ default_hooks = dict(
     label_distribution=dict(type='mmgeom.LabelDistributionHook'),
     # Refuses a checkpoint that does not belong to the model.
     checkpoint_check=dict(type='mmgeom.CheckpointCheckHook'),
+    # Starts and ends the epochs of modules that have schedules or statistics.
+    epoch=dict(type='mmgeom.EpochHook'),
     # Several processes: one set of batch-norm statistics for all.
     sync_statistics=dict(type='mmgeom.SyncRunningStatisticsHook'),
 )

@@ -3,12 +3,14 @@
 
 from .checkpoint_check_hook import CheckpointCheckHook
 from .collapse_monitor_hook import CollapseMonitorHook
+from .epoch_hook import EpochHook
 from .label_distribution_hook import LabelDistributionHook
 from .sync_running_statistics_hook import SyncRunningStatisticsHook
 
 __all__ = [
     'CheckpointCheckHook',
     'CollapseMonitorHook',
+    'EpochHook',
     'LabelDistributionHook',
     'SyncRunningStatisticsHook',
 ]
