@@ -64,6 +64,11 @@ class CosineHead(PriorHead):
         with torch.no_grad():
             self.weight.copy_(unit_vectors(self.weight))
 
+    @property
+    def class_vectors(self) -> Tensor:
+        """The weights :math:`w_k`, shape ``(K, C)``."""
+        return self.weight
+
     def forward(self, feats: tuple[Tensor, ...]) -> Tensor:
         """Scaled cosines.
 

@@ -35,6 +35,11 @@ class LinearHead(PriorHead):
         super().__init__(num_classes, in_channels, init_cfg=init_cfg, **kwargs)
         self.fc = nn.Linear(in_channels, num_classes)
 
+    @property
+    def class_vectors(self) -> Tensor:
+        """The weights :math:`w_k`, shape ``(K, C)``."""
+        return self.fc.weight
+
     def forward(self, feats: tuple[Tensor, ...]) -> Tensor:
         """Logits.
 

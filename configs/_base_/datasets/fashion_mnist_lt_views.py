@@ -1,0 +1,10 @@
+# Fashion-MNIST-LT with three training views of each image.
+_base_ = ['./fashion_mnist_lt.py', './views/fashion_mnist_views.py']
+
+data_preprocessor = dict(type='mmgeom.MultiViewDataPreprocessor')
+
+train_pipeline = [
+    _base_.three_views,
+    dict(type='PackInputs'),
+]
+train_dataloader = dict(dataset=dict(dataset=dict(pipeline=train_pipeline)))

@@ -1,0 +1,19 @@
+# BCL: class averages and prototypes in the contrast,
+# on the digits of the quickstart.
+_base_ = [
+    '../_base_/datasets/digits_lt_views.py',
+    '../_base_/models/cifar_resnet32.py',
+    '../_base_/schedules/digits_60e.py',
+    '../_base_/default_runtime.py',
+]
+
+model = dict(
+    type='mmgeom.MultiViewClassifier',
+    backbone=dict(depth=20, in_channels=1),
+    head=dict(
+        _delete_=True,
+        type='mmgeom.BCLHead',
+        num_classes=10,
+        in_channels=64,
+    ),
+)

@@ -1,0 +1,20 @@
+_base_ = [
+    '../_base_/datasets/fashion_mnist_lt_14px_views.py',
+    '../_base_/models/cifar_resnet32.py',
+    '../_base_/schedules/short_15e.py',
+    '../_base_/default_runtime.py',
+]
+
+# n_max / n_min of the training set
+train_dataloader = dict(dataset=dict(imbalance_factor=100))
+
+model = dict(
+    type='mmgeom.MultiViewClassifier',
+    backbone=dict(depth=20, in_channels=1),
+    head=dict(
+        _delete_=True,
+        type='mmgeom.SupConHead',
+        num_classes=10,
+        in_channels=64,
+    ),
+)
