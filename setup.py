@@ -51,6 +51,8 @@ extras = {
     'full': read_requirements('mminstall'),
     'tests': read_requirements('tests'),
     'optional': read_requirements('optional'),
+    # Large: not part of `all`.
+    'text': read_requirements('text'),
 }
 extras['all'] = extras['lite'] + extras['tests'] + extras['optional']
 

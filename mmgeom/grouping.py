@@ -33,7 +33,8 @@ def group_classes(
               class without samples is few-shot and takes no place in the
               thirds.
             - ``'given'``: ``groups``, a dict from a group's name to a list
-              of class indices.
+              of class indices; ``rest``, the name of one more group of all
+              that no list holds (default none, they are in no group).
 
             Defaults to ``'count'``.
         **kwargs: Arguments of the rule, as above.
@@ -113,7 +114,9 @@ def _by_thirds(counts: Tensor) -> dict[str, Tensor]:
 
 
 def _given(
-    counts: Tensor, groups: Mapping[str, Sequence[int]]
+    counts: Tensor,
+    groups: Mapping[str, Sequence[int]],
+    rest: str | None = None,
 ) -> dict[str, Tensor]:
     if not groups:
         raise ValueError('give at least one group of classes, got none.')
@@ -134,4 +137,11 @@ def _given(
             f'class {int(values[repeats > 1][0])} is in two shot groups: '
             'name it once.'
         )
+    if rest in result:
+        raise ValueError(
+            f'shot group {rest!r} is both given and the rest: leave one out.'
+        )
+    if rest is not None:
+        listed = torch.isin(torch.arange(len(counts)), joined)
+        result[rest] = torch.nonzero(~listed).flatten()
     return result

@@ -51,6 +51,24 @@ def dataset_values(dataset: Any) -> np.ndarray:
     return _copied(_cached(dataset, _leaf_values))
 
 
+def dataset_inputs(dataset: Any) -> np.ndarray:
+    """Input rows of all samples of a tabular dataset.
+
+    A dataset offers them by ``get_inputs()``.
+
+    Args:
+        dataset (Any): A dataset or a wrapper of datasets.
+
+    Returns:
+        np.ndarray: Shape ``(N, d)``, float64.
+
+    Raises:
+        TypeError: When the dataset offers no rows.
+        ValueError: When they are no table.
+    """
+    return _copied(_cached(dataset, _leaf_inputs))
+
+
 def flat_labels(labels: np.ndarray | list[np.ndarray]) -> np.ndarray:
     """All labels in one array; a multi-label sample counts once for each.
 
@@ -241,6 +259,26 @@ def _leaf_values(dataset: Any) -> np.ndarray | None:
     return (
         values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
     )
+
+
+def _leaf_inputs(dataset: Any) -> np.ndarray | None:
+    if callable(getattr(dataset, 'get_inputs', None)):
+        rows = np.array(dataset.get_inputs(), dtype=np.float64)
+    elif isinstance(dataset, np.ndarray | list | tuple):
+        rows = np.asarray(dataset, dtype=np.float64)
+    elif hasattr(dataset, 'dataset') or hasattr(dataset, 'datasets'):
+        return None
+    else:
+        raise TypeError(
+            f'cannot read input rows from {type(dataset).__name__}: give it '
+            '`get_inputs()`, which returns an array of shape (N, d).'
+        )
+    if rows.ndim != 2:
+        raise ValueError(
+            f'the input rows of {type(dataset).__name__} must have shape '
+            f'(N, d), got {rows.shape}: give one row of numbers a sample.'
+        )
+    return rows
 
 
 def _as_labels(raw: Any) -> np.ndarray | list[np.ndarray]:

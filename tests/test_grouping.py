@@ -53,6 +53,18 @@ def test_given_sorts_and_may_leave_classes_out():
     assert plain(groups) == dict(head=[1, 4], tail=[6], none=[])
 
 
+def test_given_names_the_rest():
+    groups = group_classes(
+        COUNTS, 'given', groups=dict(many=[4, 1], medium=[2]), rest='few'
+    )
+    assert plain(groups) == dict(many=[1, 4], medium=[2], few=[0, 3, 5, 6])
+    full = dict(a=range(7))
+    assert plain(group_classes(COUNTS, 'given', groups=full, rest='b')) == {
+        'a': list(range(7)),
+        'b': [],
+    }
+
+
 @pytest.mark.parametrize(
     ('kwargs', 'match'),
     [
@@ -62,6 +74,10 @@ def test_given_sorts_and_may_leave_classes_out():
         (dict(by='thirds', many=3), "'thirds' does not take .*many"),
         (dict(by='count', few_shot=3), "'count' does not take .*few_shot"),
         (dict(by='given', groups={}), 'at least one group of classes'),
+        (
+            dict(by='given', groups=dict(a=[6]), rest='a'),
+            "'a' is both given and the rest",
+        ),
         (dict(by='given', groups=dict(a=[7])), r'class 7 .* outside \[0, 7\)'),
         (dict(by='given', groups=dict(a=[-1])), 'class -1 of a shot group'),
         (

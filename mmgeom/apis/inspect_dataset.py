@@ -1,7 +1,7 @@
 # Copyright (c) mmgeom contributors. Licensed under Apache-2.0.
 """Look at the labels of a config before training on them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,23 @@ from mmgeom.labels import (
     flat_labels,
 )
 from mmgeom.registry import DATASETS
+from mmgeom.visualization.bin_table import bin_table
 from mmgeom.visualization.class_table import class_table
 from mmgeom.visualization.tables import distribution_table, render_table
 
+from .bin_checks import (
+    bin_counts,
+    evaluation_group_warnings,
+    training_bin_warnings,
+    training_group_warnings,
+    value_statistics,
+)
+from .config_parts import (
+    bins_and_groups,
+    configured_classes,
+    evaluation_datasets,
+    metrics_of_type,
+)
 from .dataset_checks import (
     class_number_warnings,
     evaluation_warnings,
@@ -42,7 +56,12 @@ class DatasetInspection:
             as they could be read, to the samples of each class or bin. Data
             used for both are named ``'test'`` only.
         warnings (list[str]): What may spoil results, each with a remedy.
-        notes (list[str]): What could not be looked at.
+        notes (list[str]): What could not be looked at, or is to be known.
+        statistics (dict[str, dict[str, float]]): For regression, where the
+            labels of the ``'training'`` data and of those above lie:
+            smallest, median, mean, largest, standard deviation.
+        grouped (bool): Whether a metric of the config reports the errors of
+            shot groups of bins.
     """
 
     distribution: LabelDistribution
@@ -50,6 +69,8 @@ class DatasetInspection:
     test_counts: dict[str, list[int]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    statistics: dict[str, dict[str, float]] = field(default_factory=dict)
+    grouped: bool = False
 
 
 def inspect_dataset(cfg: Config | str | Path) -> DatasetInspection:
@@ -82,16 +103,16 @@ def inspect_dataset(cfg: Config | str | Path) -> DatasetInspection:
             'the config has no train_dataloader with a dataset, so there are '
             'no training labels to inspect: give the config of a training.'
         )
-    bins, groups = _bins_and_groups(cfg)
+    bins, groups = bins_and_groups(cfg)
     scope = cfg.get('default_scope', 'mmengine')
     with DefaultScope.overwrite_default_scope(scope):
         dataset = DATASETS.build(loader['dataset'])
         if bins is None:
             inspection = _inspect_training_classes(cfg, dataset, groups)
         else:
-            inspection = _inspect_training_bins(dataset, bins, groups)
+            inspection = _inspect_training_bins(cfg, dataset, bins, groups)
         inspection.distribution.groups(**groups)  # refuses a wrong rule
-        for split, dataset_cfg in _test_datasets(cfg):
+        for split, dataset_cfg in evaluation_datasets(cfg):
             _inspect_test(inspection, split, dataset_cfg)
     return inspection
 
@@ -107,8 +128,10 @@ def format_inspection(inspection: DatasetInspection) -> str:
     """
     distribution, groups = inspection.distribution, inspection.groups
     parts = ['Training labels\n' + distribution_table(distribution, groups)]
-    if distribution.bins is None:
-        parts.append(class_table(distribution, groups, inspection.test_counts))
+    table = class_table if distribution.bins is None else bin_table
+    parts.append(table(distribution, groups, inspection.test_counts))
+    if inspection.statistics:
+        parts.append('Label values\n' + _value_table(inspection.statistics))
     if inspection.test_counts:
         parts.append('Other data\n' + _test_table(inspection))
     lines = [f'warning: {text}' for text in inspection.warnings]
@@ -130,31 +153,26 @@ def one_sentence(error: Exception) -> str:
     return ' '.join(str(text).split()) or type(error).__name__
 
 
-def _bins_and_groups(cfg: Config) -> tuple[dict | None, dict]:
-    """Bins of the LabelDistributionHook; groups of the hook or a metric."""
-    hooks = list((cfg.get('default_hooks') or {}).values())
-    hooks += list(cfg.get('custom_hooks') or [])
-    found = [h for h in hooks if _is_distribution_hook(h)]
-    bins = found[0].get('bins') if found else None
-    for mode in ('val', 'test'):
-        metrics = cfg.get(f'{mode}_evaluator') or []
-        found += metrics if isinstance(metrics, (list, tuple)) else [metrics]
-    rules = [p.get('groups') for p in found if isinstance(p, Mapping)]
-    rules = [rule for rule in rules if rule and isinstance(rule, Mapping)]
-    return bins, dict(rules[0]) if rules else {}
-
-
-def _is_distribution_hook(hook: Any) -> bool:
-    kind = hook.get('type', '') if isinstance(hook, Mapping) else ''
-    name = kind if isinstance(kind, str) else getattr(kind, '__name__', '')
-    return name.rpartition('.')[2] == 'LabelDistributionHook'
-
-
 def _inspect_training_bins(
-    dataset: Any, bins: Mapping, groups: dict
+    cfg: Config, dataset: Any, bins: Mapping, groups: dict
 ) -> DatasetInspection:
     distribution = LabelDistribution.from_dataset(dataset, bins=bins)
-    inspection = DatasetInspection(distribution, groups)
+    metrics = metrics_of_type(cfg, 'ShotError')
+    inspection = DatasetInspection(
+        distribution,
+        groups,
+        warnings=training_bin_warnings(distribution),
+        statistics={'training': value_statistics(dataset_values(dataset))},
+        grouped=any(not metric.get('group_by') for metric in metrics),
+    )
+    if inspection.grouped:
+        inspection.warnings += training_group_warnings(distribution, groups)
+    inspection.notes += [
+        f'a ShotError groups test samples by their {metric["group_by"]!r} '
+        'and not by label bins.'
+        for metric in metrics
+        if metric.get('group_by')
+    ]
     empty = len(distribution.empty)
     if empty:
         inspection.notes.append(
@@ -169,7 +187,7 @@ def _inspect_training_classes(
 ) -> DatasetInspection:
     labels = flat_labels(dataset_labels(dataset))
     declared = dataset_num_classes(dataset)
-    configured = dict(_configured_classes(cfg))
+    configured = dict(configured_classes(cfg))
     largest = int(labels.max()) if len(labels) else -1
     num_classes = declared or next(iter(configured.values()), largest + 1)
     inside = labels[(labels >= 0) & (labels < num_classes)]
@@ -191,40 +209,6 @@ def _inspect_training_classes(
     return DatasetInspection(distribution, groups, warnings=warnings)
 
 
-def _configured_classes(cfg: Config) -> Iterator[tuple[str, int]]:
-    """Places of the config that state a number of classes, heads first."""
-    model = cfg.get('model') or {}
-    yield from _numbers(model.get('head'), 'model.head')
-    for owner, place in ((model, 'model.'), (cfg, '')):
-        name = 'data_preprocessor'
-        yield from _numbers(owner.get(name), f'{place}{name}')
-
-
-def _numbers(part: Any, place: str) -> Iterator[tuple[str, int]]:
-    if isinstance(part, (list, tuple)):
-        part = dict(enumerate(part))
-    if not isinstance(part, Mapping):
-        return
-    number = part.get('num_classes')
-    if isinstance(number, int) and number > 0:
-        yield f'{place}.num_classes', number
-    for key, value in part.items():
-        yield from _numbers(value, f'{place}.{key}')
-
-
-def _test_datasets(cfg: Config) -> Iterator[tuple[str, Any]]:
-    """Name and config of each dataset to evaluate on, once each."""
-    found = {
-        split: (cfg.get(f'{split}_dataloader') or {}).get('dataset')
-        for split in ('val', 'test')
-    }
-    if found['val'] == found['test']:
-        del found['val']
-    for split, dataset_cfg in found.items():
-        if dataset_cfg:
-            yield split, dataset_cfg
-
-
 def _inspect_test(
     inspection: DatasetInspection, split: str, dataset_cfg: Any
 ) -> None:
@@ -244,12 +228,17 @@ def _inspect_test(
         return
     if distribution.bins is None:
         counts, warnings = _class_counts(values, len(distribution), split)
-        kind = 'classes'
+        warnings += evaluation_warnings(counts, split)
     else:
-        counts, warnings = _bin_counts(values, distribution.bins, split)
-        kind = 'bins'
+        counts, warnings = bin_counts(values, distribution.bins, split)
+        warnings += evaluation_warnings(counts, split, 'bins')
+        inspection.statistics[split] = value_statistics(values)
+        if inspection.grouped:
+            warnings += evaluation_group_warnings(
+                distribution, inspection.groups, counts, split
+            )
     inspection.test_counts[split] = counts
-    inspection.warnings += warnings + evaluation_warnings(counts, split, kind)
+    inspection.warnings += warnings
 
 
 def _class_counts(
@@ -258,29 +247,6 @@ def _class_counts(
     inside = labels[(labels >= 0) & (labels < num_classes)]
     counts = np.bincount(inside, minlength=num_classes)
     return counts.tolist(), range_warnings(labels, num_classes, split)
-
-
-def _bin_counts(
-    values: np.ndarray, bins: Any, split: str
-) -> tuple[list[int], list[str]]:
-    warnings = []
-    finite = np.isfinite(values)
-    if not finite.all():
-        warnings.append(
-            f'{int((~finite).sum())} {split} targets are not finite and were '
-            'left out here: remove or fill such rows.'
-        )
-    values = values[finite]
-    low, high = bins.edges[0].item(), bins.edges[-1].item()
-    outside = int(((values < low) | (values > high)).sum())
-    if outside:
-        warnings.append(
-            f'{outside} {split} targets lie outside the bins of the training '
-            f'data, [{low:g}, {high:g}], and count in the first or last bin: '
-            'widen the bins if they matter.'
-        )
-    counts = np.bincount(bins.index(values).numpy(), minlength=len(bins))
-    return counts.tolist(), warnings
 
 
 def _test_table(inspection: DatasetInspection) -> str:
@@ -297,3 +263,12 @@ def _test_table(inspection: DatasetInspection) -> str:
     kind = 'classes' if inspection.distribution.bins is None else 'bins'
     columns = ['', kind, 'samples', 'largest', 'smallest', 'imbalance factor']
     return render_table(columns, rows)
+
+
+def _value_table(statistics: Mapping[str, Mapping[str, float]]) -> str:
+    rows = [
+        [split, *(f'{value:.4g}' for value in numbers.values())]
+        for split, numbers in statistics.items()
+        if numbers
+    ]
+    return render_table(['', *statistics['training']], rows)

@@ -51,6 +51,8 @@ from .sphere import (
     sample_span,
     uniform_points,
 )
+from .sphere_points import SpherePoints
+from .standardization import Standardizer
 from .step_generator import StepGenerator
 from .surrogate import Surrogate
 from .synthetic import fill_numbers, sample_confidence_support
@@ -63,11 +65,15 @@ from .trace import (
     homogeneity_loss,
     tube_volume,
 )
+from .trace_loss import TraceLoss
 from .walsh_hadamard import RandomHadamard, walsh_hadamard
 
 __all__ = [
+    'SpherePoints',
+    'TraceLoss',
     'sample_confidence_support',
     'fill_numbers',
+    'Standardizer',
     'StepGenerator',
     'segment_quantile',
     'simplex_half_angle',

@@ -1,6 +1,9 @@
 # Copyright (c) mmgeom contributors. Licensed under Apache-2.0.
-"""Backbones, heads and losses."""
+"""Backbones, heads, losses, classifiers, regressors, data preprocessors."""
 
 from .backbones import *  # noqa: F403
+from .classifiers import *  # noqa: F403
+from .data_preprocessors import *  # noqa: F403
 from .heads import *  # noqa: F403
 from .losses import *  # noqa: F403
+from .regressors import *  # noqa: F403

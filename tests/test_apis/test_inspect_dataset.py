@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from mmengine.config import Config
-from mmengine.registry import DefaultScope
+from mmengine.dataset import BaseDataset
+from mmengine.registry import DATASETS, DefaultScope
 
 from mmgeom.apis.inspect_dataset import (
     format_inspection,
@@ -16,20 +17,17 @@ from mmgeom.apis.inspect_dataset import (
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / 'tools' / 'inspect_dataset.py'
-FLOAT_DATASET = """
-from mmengine.dataset import BaseDataset
-from mmengine.registry import DATASETS
 
 
-@DATASETS.register_module(force=True)
 class FloatTargets(BaseDataset):
+    """Regression labels and nothing else."""
+
     def __init__(self, values):
         self.values = values
         super().__init__()
 
     def load_data_list(self):
         return [dict(gt_score=[value]) for value in self.values]
-"""
 
 
 @pytest.fixture
@@ -208,23 +206,28 @@ def test_groups_of_the_hook(dataset):
         inspect_dataset(config(train, custom_hooks=[wrong]))
 
 
-def test_bins_of_the_hook(tmp_path):
-    (tmp_path / 'float_dataset.py').write_text(FLOAT_DATASET)
-    hook = dict(type='LabelDistributionHook', bins=dict(width=1.0))
-    path = tmp_path / 'config.py'
-    path.write_text(
-        'custom_imports = dict(imports=["float_dataset"])\n'
-        f'custom_hooks = [{hook}]\n'
-        'data = dict(type="FloatTargets", values=[1.0, 1.2, 3.0])\n'
-        'train_dataloader = dict(dataset=data)\n'
-        'test_dataloader = dict(dataset=dict(\n'
-        '    type="FloatTargets", values=[1.0, 9.0, 3.0, float("nan")]))\n'
-    )
-    sys.path.insert(0, str(tmp_path))
-    try:
-        found = inspect_dataset(path)
-    finally:
-        sys.path.remove(str(tmp_path))
+@pytest.fixture
+def regression(monkeypatch):
+    """Inspect regression data given by their labels."""
+    monkeypatch.setitem(DATASETS.module_dict, 'FloatTargets', FloatTargets)
+
+    def inspect(train, test=None, bins=dict(width=1.0), **kwargs):
+        data = [
+            None
+            if values is None
+            else dict(type='FloatTargets', values=values)
+            for values in (train, test)
+        ]
+        hook = dict(type='LabelDistributionHook', bins=bins)
+        return inspect_dataset(
+            config(data[0], test=data[1], custom_hooks=[hook], **kwargs)
+        )
+
+    return inspect
+
+
+def test_bins_of_the_hook(regression):
+    found = regression([1.0, 1.2, 3.0], [1.0, 9.0, 3.0, float('nan')])
     assert found.distribution.bins.centers.tolist() == [1, 2, 3]
     assert found.distribution.counts.tolist() == [2, 0, 1]
     assert found.test_counts == {'test': [1, 0, 2]}
@@ -232,7 +235,70 @@ def test_bins_of_the_hook(tmp_path):
     assert '1 test targets are not finite' in found.warnings[0]
     assert '1 test targets lie outside the bins' in found.warnings[1]
     assert len(found.warnings) == 2
-    assert 'bins' in format_inspection(found)
+
+
+def test_report_on_bins(regression):
+    found = regression([0.0, 1.0, 1.0, 2.0], [2.0, 2.0])
+    expected = dict(smallest=0, median=1, mean=1, largest=2)
+    expected['standard deviation'] = 0.5**0.5
+    assert found.statistics['training'] == pytest.approx(expected)
+    assert found.statistics['test']['standard deviation'] == 0
+    rows = [line.split() for line in format_inspection(found).splitlines()]
+    assert ['1.5', 'to', '2.5', '1', 'few', '1', '2'] in rows
+    assert ['training', '0', '1', '1', '2', '0.7071'] in rows
+    assert ['test', '2', '2', '2', '2', '0'] in rows
+
+
+def test_test_labels_that_are_all_unknown(regression):
+    found = regression([0.0, 1.0, 1.0], [float('nan')])
+    assert found.statistics['test'] == {}
+    assert found.test_counts == {'test': [0, 0]}
+    assert '1 test targets are not finite' in format_inspection(found)
+
+
+@pytest.mark.parametrize(
+    'values, bins, match',
+    [
+        ([1.0, 1.2], dict(width=1.0), 'all 2 training labels lie in one bin'),
+        ([1.0, 1.2, 3.0], dict(unique=True), 'none of the 3 bins'),
+        ([1.0, 1.2, 5, 5], dict(width=1.0), 'as many (imbalance factor 1)'),
+    ],
+)
+def test_bins_that_do_not_suit(values, bins, match, regression):
+    found = regression(values, bins=bins)
+    assert len(found.warnings) == 1
+    assert match in found.warnings[0]
+
+
+def test_shot_groups_that_would_be_empty(regression):
+    metric = dict(type='mmgeom.ShotError')
+    train = [0.0] * 21 + [1.0]
+    found = regression(train, [0.0], val_evaluator=metric)
+    assert found.grouped
+    assert len(found.warnings) == 2
+    assert 'no label bin is in the shot groups many,' in found.warnings[0]
+    assert 'no test sample is in the shot groups few,' in found.warnings[1]
+    given = dict(by='given', groups=dict(low=[0], high=[1]))
+    metric = dict(type='mmgeom.ShotError', groups=given)
+    found = regression(train, [0.0, 1.0], val_evaluator=[metric])
+    assert found.groups == given
+    assert found.warnings == []
+    found = regression(train, [0.0], val_evaluator=dict(type='MAE'))
+    assert not found.grouped
+    assert found.warnings == []
+
+
+def test_groups_by_another_number(regression):
+    metric = dict(
+        type='mmgeom.ShotError', group_by='y', intervals=dict(a=[[0, 1]])
+    )
+    found = regression(
+        [0.0, 0.0, 1.0], [0.0], val_evaluator=metric, test_evaluator=metric
+    )
+    assert found.warnings == []
+    assert found.notes == [
+        "a ShotError groups test samples by their 'y' and not by label bins."
+    ]
 
 
 def test_no_usable_training_data(dataset, tmp_path):

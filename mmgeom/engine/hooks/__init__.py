@@ -5,6 +5,8 @@ from .checkpoint_check_hook import CheckpointCheckHook
 from .collapse_monitor_hook import CollapseMonitorHook
 from .epoch_hook import EpochHook
 from .label_distribution_hook import LabelDistributionHook
+from .standardization_hook import StandardizationHook
+from .surrogate_hook import SurrogateHook
 from .sync_running_statistics_hook import SyncRunningStatisticsHook
 
 __all__ = [
@@ -12,5 +14,7 @@ __all__ = [
     'CollapseMonitorHook',
     'EpochHook',
     'LabelDistributionHook',
+    'StandardizationHook',
+    'SurrogateHook',
     'SyncRunningStatisticsHook',
 ]

@@ -4,6 +4,13 @@
 from .calibration_error import CalibrationError
 from .neural_collapse import NeuralCollapse
 from .shot_accuracy import ShotAccuracy
+from .shot_error import ShotError
 from .shot_metric import ShotMetric
 
-__all__ = ['CalibrationError', 'NeuralCollapse', 'ShotAccuracy', 'ShotMetric']
+__all__ = [
+    'CalibrationError',
+    'NeuralCollapse',
+    'ShotAccuracy',
+    'ShotError',
+    'ShotMetric',
+]

@@ -16,7 +16,7 @@ from mmgeom.visualization.tables import render_table
 
 
 class ShotMetric(BaseMetric):
-    """Base of classification metrics with a value for each shot group.
+    """Base of metrics with a value for each shot group.
 
     The groups come from the training labels, which
     :class:`mmgeom.engine.hooks.LabelDistributionHook` hands over; without
@@ -43,13 +43,13 @@ class ShotMetric(BaseMetric):
         super().__init__(collect_device=collect_device, prefix=prefix)
         self.groups = dict(groups or {'by': 'count', 'many': 100, 'few': 20})
         self.label_distribution: LabelDistribution | None = None
-        self._warned = False
+        self._warned: set[str] = set()
 
     def set_label_distribution(self, distribution: LabelDistribution) -> None:
         """Take the label distribution of the training data.
 
         Args:
-            distribution (LabelDistribution): Over the K classes.
+            distribution (LabelDistribution): Over the K classes or bins.
 
         Raises:
             ValueError: When the group rule does not fit it.
@@ -65,17 +65,20 @@ class ShotMetric(BaseMetric):
 
     def _warn_without_distribution(self) -> None:
         """Say once why there are no groups."""
-        if self.label_distribution is not None or self._warned:
+        if self.label_distribution is not None:
             return
-        self._warned = True
-        print_log(
+        self._warn_once(
             f'{type(self).__name__} does not know the training labels, so '
             'it reports no shot groups: add '
             "dict(type='mmgeom.LabelDistributionHook') to custom_hooks, or "
-            'call its set_label_distribution().',
-            logger='current',
-            level=logging.WARNING,
+            'call its set_label_distribution().'
         )
+
+    def _warn_once(self, message: str) -> None:
+        """Log a warning that this metric has not logged before."""
+        if message not in self._warned:
+            self._warned.add(message)
+            print_log(message, logger='current', level=logging.WARNING)
 
     def _log_table(
         self,
@@ -84,7 +87,7 @@ class ShotMetric(BaseMetric):
         group_values: Mapping[str, float],
         target: Tensor,
     ) -> None:
-        """Log values with the classes and test samples they are over."""
+        """Log percentages with the classes and samples they are over."""
         everything = torch.ones_like(target, dtype=torch.bool)
         rows = [
             _row(name, everything, target, value)

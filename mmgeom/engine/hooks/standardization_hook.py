@@ -1,0 +1,147 @@
+# Copyright (c) mmgeom contributors. Licensed under Apache-2.0.
+"""Hand the statistics of the training data to whoever standardises."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from mmengine.hooks import EMAHook, Hook
+from mmengine.logging import print_log
+from mmengine.runner import Runner
+from torch import Tensor, nn
+
+from mmgeom.labels import dataset_inputs, dataset_values
+from mmgeom.registry import HOOKS
+
+from .checkpoint_check_hook import unwrap
+from .epoch_hook import modules_with
+
+#: More columns than this are only counted in the message.
+_SHOWN_COLUMNS = 4
+
+
+@HOOKS.register_module()
+class StandardizationHook(Hook):
+    """Compute mean and standard deviation of targets and inputs once.
+
+    Before training, and not when a run is resumed, it reads the training
+    dataset and calls ``set_target_statistics(mean, std)`` of every module of
+    the model that has it, and ``set_input_statistics(mean, std)`` of every
+    module that has that. The modules keep them in buffers, so that a
+    checkpoint alone is enough for evaluation. A module whose attribute
+    ``uses_target_statistics`` or ``uses_input_statistics`` is False is left
+    out, and without any such module nothing is read, so that a model of
+    classes may keep this hook.
+
+    Targets are read by :func:`mmgeom.labels.dataset_values`, input rows by
+    :func:`mmgeom.labels.dataset_inputs`. Each sample of the dataset counts
+    once, whatever the sampler does. The standard deviation is that of the
+    population (divisor N); of a constant column it is 1.
+    """
+
+    # After EMAHook, which may overwrite the model's buffers before training.
+    priority = 'BELOW_NORMAL'
+
+    def before_train(self, runner: Runner) -> None:
+        """Read the training data and hand out their statistics.
+
+        Args:
+            runner (Runner): The runner, weights loaded.
+
+        Raises:
+            TypeError: When the dataset offers no targets or no input rows.
+            ValueError: When a number is not finite, or a module expects
+                another number of columns.
+        """
+        if runner._resume:
+            return
+        parts = [
+            _hand_out(runner, kind, read)
+            for kind, read in (
+                ('target', dataset_values),
+                ('input', dataset_inputs),
+            )
+        ]
+        parts = [part for part in parts if part]
+        if parts:
+            print_log(f'Standardization: {"; ".join(parts)}', logger='current')
+
+
+def column_statistics(table: np.ndarray, kind: str) -> tuple[Tensor, Tensor]:
+    r"""Mean and standard deviation of columns.
+
+    .. math::
+        \mu_j = \frac1N \sum_i x_{ij}, \quad
+        \sigma_j^2 = \frac1N \sum_i (x_{ij} - \mu_j)^2
+
+    Args:
+        table (np.ndarray): Shape ``(N, D)``, or ``(N,)`` for one column,
+            N at least 1.
+        kind (str): What a row is, for the message.
+
+    Returns:
+        tuple[Tensor, Tensor]: Mean and standard deviation, shape ``(D,)``,
+        float64; the latter is 1 for a constant column.
+
+    Raises:
+        ValueError: When the table is empty or a number is not finite.
+    """
+    table = np.asarray(table, dtype=np.float64)
+    if table.ndim == 1:
+        table = table[:, None]
+    if len(table) == 0:
+        raise ValueError(
+            f'the training data holds no {kind} to standardise with: give a '
+            'dataset with at least one sample.'
+        )
+    finite = np.isfinite(table)
+    if not finite.all():
+        row, column = np.argwhere(~finite)[0].tolist()
+        raise ValueError(
+            f'the {kind} of training sample {row} is {table[row, column]} in '
+            f'column {column}: remove the sample or give it a finite number.'
+        )
+    std = table.std(axis=0)
+    # Rounding of the mean leaves a constant column a tiny spread.
+    std[np.ptp(table, axis=0) == 0] = 1.0
+    return torch.from_numpy(table.mean(axis=0)), torch.from_numpy(std)
+
+
+def _hand_out(
+    runner: Runner, kind: str, read: Callable[[Any], np.ndarray]
+) -> str:
+    """Statistics of one kind; returns the part of the message."""
+    takers = [
+        module
+        for model in _models(runner)
+        for module in modules_with(model, f'set_{kind}_statistics')
+        if getattr(module, f'uses_{kind}_statistics', True)
+    ]
+    if not takers:
+        return ''
+    table = read(runner.train_loop.dataloader.dataset)
+    mean, std = column_statistics(table, kind)
+    for module in takers:
+        getattr(module, f'set_{kind}_statistics')(mean, std)
+    return f'{kind}s with {_described(mean, std)}'
+
+
+def _models(runner: Runner) -> list[nn.Module]:
+    """The model and its averages, whose buffers evaluation may use."""
+    averages = [
+        hook.ema_model.module
+        for hook in runner.hooks
+        if isinstance(hook, EMAHook) and hasattr(hook, 'ema_model')
+    ]
+    return [unwrap(runner.model), *averages]
+
+
+def _described(mean: Tensor, std: Tensor) -> str:
+    if len(mean) > _SHOWN_COLUMNS:
+        return f'{len(mean)} columns'
+    values = [
+        ', '.join(f'{value:.4g}' for value in column.tolist())
+        for column in (mean, std)
+    ]
+    return f'mean {values[0]} and standard deviation {values[1]}'
