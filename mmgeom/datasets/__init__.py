@@ -2,6 +2,7 @@
 """Dataset readers, wrappers, samplers and transforms."""
 
 from .array_dataset import ArrayDataset
+from .batched_dataset import BatchedDataset
 from .digits import Digits
 from .fashion_mnist import FashionMNIST
 from .image_regression_dataset import ImageRegressionDataset
@@ -28,6 +29,7 @@ __all__ = [
     'ImbalancedRegressionDataset',
     'ImageRegressionDataset',
     'ArrayDataset',
+    'BatchedDataset',
     'Digits',
     'FashionMNIST',
     'INaturalist2018',

@@ -141,6 +141,10 @@ def test_weight_zero_leaves_the_contrast_out(cls):
     head = make(cls, lambda_c=0)
     losses = head.loss((views(),), samples())
     assert set(losses) == {'loss_classification'}
+    losses['loss_classification'].backward()
+    for name, parameter in head.named_parameters():
+        # Or several processes would wait for a gradient that never comes.
+        assert parameter.requires_grad == (parameter.grad is not None), name
 
 
 @pytest.mark.parametrize('cls', HEADS)

@@ -7,7 +7,12 @@ from torch import Tensor, nn
 
 from mmgeom.registry import MODELS
 
-from ..data_preprocessors import MultiViewDataPreprocessor
+from ..data_preprocessors.batched_data_preprocessor import (
+    BatchedDataPreprocessor,
+)
+from ..data_preprocessors.multi_view_data_preprocessor import (
+    MultiViewDataPreprocessor,
+)
 
 
 @MODELS.register_module()
@@ -143,7 +148,7 @@ def _check_head(head: nn.Module | None) -> None:
 
 def _check_data_preprocessor(data_preprocessor: nn.Module) -> None:
     if isinstance(data_preprocessor, ClsDataPreprocessor) and not isinstance(
-        data_preprocessor, MultiViewDataPreprocessor
+        data_preprocessor, (MultiViewDataPreprocessor, BatchedDataPreprocessor)
     ):
         raise ValueError(
             'MultiViewClassifier cannot read several views by '

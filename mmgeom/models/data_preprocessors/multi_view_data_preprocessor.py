@@ -9,6 +9,8 @@ from torch import Tensor
 
 from mmgeom.registry import MODELS
 
+from .views import join_views, require_one_shape
+
 
 @MODELS.register_module()
 class MultiViewDataPreprocessor(ClsDataPreprocessor):
@@ -68,7 +70,7 @@ class MultiViewDataPreprocessor(ClsDataPreprocessor):
             views = [_stack(view) for view in data['inputs']]
             _check_views(views, data.get('data_samples'))
             # Joined on the device, where it takes no time.
-            data = {**data, 'inputs': torch.cat(self.cast_data(views))}
+            data = {**data, 'inputs': join_views(self.cast_data(views))}
         return super().forward(data, training)
 
 
@@ -85,12 +87,11 @@ def _stack(view: Tensor | list[Tensor]) -> Tensor:
     """One view of all samples, of shape ``(B, C, H, W)``."""
     if isinstance(view, Tensor):
         return view
-    _check_shapes(view)
+    require_one_shape(view)
     return torch.stack(list(view))
 
 
 def _check_views(views: list[Tensor], data_samples: list | None) -> None:
-    _check_shapes([view[0] for view in views])
     sizes = {len(view) for view in views}
     if data_samples is not None and sizes != {len(data_samples)}:
         raise ValueError(
@@ -98,14 +99,4 @@ def _check_views(views: list[Tensor], data_samples: list | None) -> None:
             f'the {len(data_samples)} samples, but the views hold '
             f'{sorted(sizes)} images: collate with default_collate or '
             'pseudo_collate.'
-        )
-
-
-def _check_shapes(images: list[Tensor]) -> None:
-    shapes = sorted({tuple(image.shape) for image in images})
-    if len(shapes) > 1:
-        raise ValueError(
-            'the views of a batch must have one shape to go through the '
-            f'network together, but there are {shapes}: crop or resize every '
-            'view to the same size in the training pipeline.'
         )

@@ -5,15 +5,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from mmpretrain.models.utils import ClsDataPreprocessor
 from torch import Tensor
 
 from mmgeom.geometry.standardization import Standardizer
 from mmgeom.registry import MODELS
 
+from .stacked_label_data_preprocessor import StackedLabelDataPreprocessor
+
 
 @MODELS.register_module()
-class TabularDataPreprocessor(ClsDataPreprocessor):
+class TabularDataPreprocessor(StackedLabelDataPreprocessor):
     r"""Stack rows, check them, move them, and standardise their columns.
 
     .. math:: \tilde x_j = (x_j - \mu_j) / \sigma_j
@@ -105,7 +106,7 @@ class TabularDataPreprocessor(ClsDataPreprocessor):
         rows = self._stack(data['inputs'])
         if rows.device.type == 'cpu':
             _require_finite(rows, data.get('data_samples'))
-        rows = rows.to(self.device)
+        rows = rows.to(self.device, non_blocking=True)
         if self.standardize:
             if training:
                 self._require_statistics()

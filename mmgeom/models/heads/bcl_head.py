@@ -81,6 +81,7 @@ class BCLHead(ContrastiveHead):
             )
         self.temperature = temperature
         self.prototype_projector = Projector(in_channels, *widths)
+        self.prototype_projector.requires_grad_(self.lambda_c > 0)
 
     def contrast(self, features: Tensor, labels: Tensor) -> dict:
         """Contrast features and prototypes; as the base class says."""

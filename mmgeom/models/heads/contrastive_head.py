@@ -9,6 +9,7 @@ from mmpretrain.structures import DataSample
 from torch import Tensor
 
 from mmgeom.registry import MODELS
+from mmgeom.structures import field_names, stacked_labels
 
 from .projector import Projector
 
@@ -96,6 +97,8 @@ class ContrastiveHead(BaseModule):
         self.projector = Projector(
             in_channels, hidden_channels, out_channels, projector_norm
         )
+        # Several processes wait for the gradients of all that may have one.
+        self.projector.requires_grad_(lambda_c > 0)
 
     def contrast(self, features: Tensor, labels: Tensor) -> dict:
         """Contrastive loss, and monitored values.
@@ -211,20 +214,20 @@ def hard_labels(data_samples: list[DataSample]) -> Tensor:
     Raises:
         ValueError: When labels are missing, several, or mixed.
     """
-    sample = data_samples[0]
-    if 'gt_score' in sample:
+    names = field_names(data_samples)
+    if 'gt_score' in names:
         raise ValueError(
             'contrastive losses need one class for each image, but the data '
             'samples have soft labels (gt_score): leave out Mixup, CutMix '
             'and to_onehot.'
         )
-    if 'gt_label' not in sample:
+    if 'gt_label' not in names:
         raise ValueError(
             "the data samples have no 'gt_label', only "
-            f'{sorted(sample.keys())}: keep PackInputs last in the pipeline '
+            f'{sorted(names)}: keep PackInputs last in the pipeline '
             'of a labelled data set.'
         )
-    labels = torch.cat([sample.gt_label for sample in data_samples])
+    labels = stacked_labels(data_samples)
     if len(labels) != len(data_samples):
         raise ValueError(
             f'{len(data_samples)} images have {len(labels)} labels: '

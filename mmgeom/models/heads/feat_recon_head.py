@@ -52,8 +52,10 @@ class FeatReconHead(ContrastiveHead):
     classes: :math:`\tau_k` rises from :math:`\tau_-` for the smallest class
     to :math:`\tau_+` for the largest.
 
-    Source: *Representation Learning for Long Tail Recognition via Feature
-    Space Re-Construction* (ICLR 2025), of which no code is public. The
+    Source: *Geometry of Long-Tailed Representation Learning: Rebalancing
+    Features for Skewed Distributions* (ICLR 2025, submitted as
+    *Representation Learning for Long Tail Recognition via Feature Space
+    Re-Construction*), of which no code is public. The
     paper does not state the rule of head classes, q, gamma, how many
     features are made, how often statistics are renewed, and the schedule's
     details; the defaults are choices of this package. The weights of Eq. 9

@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mmgeom.geometry import at_least_float32, unit_vectors
+from mmgeom.structures import batch_target
 
 from .feature_expansion import FeatureExpansion
-from .prior_head import PriorHead
+from .prior_head import PriorHead, top_accuracies
 
 
 class FixedGeometryHead(PriorHead):
@@ -234,29 +235,6 @@ class FixedGeometryHead(PriorHead):
         return predictions
 
     def _accuracy(self, feature: Tensor, target: Tensor) -> dict:
-        from mmpretrain.evaluation.metrics import Accuracy
-
-        if target.ndim != 1:
-            raise ValueError(
-                'cal_acc needs hard labels, but the labels of this batch are '
-                'mixed: switch it off with Mixup and CutMix.'
-            )
         with torch.no_grad():
             scores = self.class_scores(feature)
-        values = Accuracy.calculate(scores, target, topk=self.topk)
-        return {f'accuracy_top-{k}': v for k, v in zip(self.topk, values)}
-
-
-def batch_target(data_samples: list[DataSample]) -> Tensor:
-    """Labels of a batch, as the host's heads read them.
-
-    Args:
-        data_samples (list[DataSample]): With ``gt_score``, which mixing
-            augmentations write, or ``gt_label``.
-
-    Returns:
-        Tensor: Mixed labels ``(B, K)``, else classes ``(B,)``.
-    """
-    if 'gt_score' in data_samples[0]:
-        return torch.stack([sample.gt_score for sample in data_samples])
-    return torch.cat([sample.gt_label for sample in data_samples])
+        return top_accuracies(scores, target, self.topk)

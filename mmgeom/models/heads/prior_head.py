@@ -2,6 +2,7 @@
 """What the classification heads of this package have in common."""
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 from mmpretrain.models.heads import ClsHead
@@ -11,6 +12,7 @@ from torch import Tensor
 from mmgeom.distribution import LabelDistribution
 from mmgeom.geometry import LogPrior, adjust_logits
 from mmgeom.registry import MODELS
+from mmgeom.structures import BatchSamples, batch_target
 
 
 class PriorHead(ClsHead):
@@ -74,6 +76,21 @@ class PriorHead(ClsHead):
         """
         self.log_prior.set_label_distribution(distribution)
 
+    def _get_loss(
+        self, cls_score: Tensor, data_samples: Sequence, **kwargs: Any
+    ) -> dict:
+        """The host's; labels that are one tensor are not taken apart."""
+        if not isinstance(data_samples, BatchSamples):
+            return super()._get_loss(cls_score, data_samples, **kwargs)
+        target = batch_target(data_samples)
+        loss = self.loss_module(
+            cls_score, target, avg_factor=len(cls_score), **kwargs
+        )
+        losses = dict(loss=loss)
+        if self.cal_acc:
+            losses.update(top_accuracies(cls_score, target, self.topk))
+        return losses
+
     def _get_predictions(
         self, cls_score: Tensor, data_samples: list | None
     ) -> list[DataSample]:
@@ -83,6 +100,33 @@ class PriorHead(ClsHead):
                 cls_score, self.log_prior(), -self.post_hoc_tau
             )
         return super()._get_predictions(cls_score, data_samples)
+
+
+def top_accuracies(
+    scores: Tensor, target: Tensor, topk: Sequence[int]
+) -> dict[str, Tensor]:
+    """Accuracies of a training batch, under the names of the host.
+
+    Args:
+        scores (Tensor): Shape ``(B, K)``.
+        target (Tensor): Classes, shape ``(B,)``.
+        topk (Sequence[int]): How many guesses each has.
+
+    Returns:
+        dict[str, Tensor]: ``accuracy_top-k`` in percent.
+
+    Raises:
+        ValueError: When labels are mixed.
+    """
+    from mmpretrain.evaluation.metrics import Accuracy
+
+    if target.ndim != 1:
+        raise ValueError(
+            'cal_acc needs hard labels, but the labels of this batch are '
+            'mixed: switch it off with Mixup and CutMix.'
+        )
+    values = Accuracy.calculate(scores, target, topk=topk)
+    return {f'accuracy_top-{k}': value for k, value in zip(topk, values)}
 
 
 def with_num_classes(loss: Any, num_classes: int) -> Any:

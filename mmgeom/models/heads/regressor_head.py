@@ -12,6 +12,7 @@ from mmgeom.geometry import at_least_float32
 from mmgeom.geometry.precision import full_precision
 from mmgeom.geometry.standardization import Standardizer
 from mmgeom.registry import MODELS
+from mmgeom.structures import stacked_scores
 
 
 @MODELS.register_module()
@@ -189,7 +190,7 @@ class RegressorHead(BaseModule):
                 where the last is looked at).
         """
         try:
-            target = torch.stack([item.gt_score for item in data_samples])
+            target = stacked_scores(data_samples)
         except (AttributeError, RuntimeError):
             self._refuse(data_samples)
             raise

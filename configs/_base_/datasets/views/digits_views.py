@@ -1,18 +1,9 @@
-# Three views of a grey 8x8 image: one for classification, and two for
-# contrast, drawn independently.
+# Three views of a grey 8x8 image, shifted independently: one for
+# classification and two for contrast. Changes of brightness and contrast were
+# tried for the latter and made the classifier worse: batch norm sees all
+# views, and test images are unchanged.
 three_views = dict(
     type='MultiView',
-    num_views=[1, 2],
-    transforms=[
-        [dict(type='RandomCrop', crop_size=8, padding=1)],
-        [
-            dict(type='RandomCrop', crop_size=8, padding=1),
-            dict(
-                type='mmgeom.ColorJitter',
-                brightness=0.4,
-                contrast=0.4,
-                prob=0.8,
-            ),
-        ],
-    ],
+    num_views=[3],
+    transforms=[[dict(type='RandomCrop', crop_size=8, padding=1)]],
 )

@@ -1,0 +1,67 @@
+# Copyright (c) mmgeom contributors. Licensed under Apache-2.0.
+"""Two processes on batches equal one on samples."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from mmengine.config import Config
+from mmengine.runner import Runner
+
+pytestmark = pytest.mark.skipif(
+    torch.cuda.is_available(), reason='compares processes on the CPU'
+)
+SCRIPT = Path(__file__).resolve().parents[2] / 'tools' / 'dist_train.sh'
+
+# 13 batches of 32 samples, or of 16 in each of two processes; without batch
+# norm, which sees the batch of a process.
+CHANGES = """
+model = dict(backbone=dict(norm_cfg=dict(type='GN', num_groups=2)))
+optim_wrapper = dict(optimizer=dict(lr=0.01))
+train_dataloader = dict(
+    batch_size=32,
+    collate_fn=dict(type='default_collate'),
+    dataset=dict(
+        imbalance_factor=None,
+        counts=[100, 80, 64, 50, 40, 30, 22, 14, 10, 6],
+        dataset=dict(pipeline=[dict(type='PackInputs')]),
+    ),
+)
+"""
+
+BATCHED = """
+_base_ = './tiny.py'
+from mmgeom.apis.batched_data import batched
+
+train_dataloader, data_preprocessor = batched(_base_)
+train_dataloader['batch_size'] = 16
+custom_imports = dict(
+    imports=[
+        'mmgeom.datasets.batched_dataset',
+        'mmgeom.models.batch_augmentations',
+    ]
+)
+"""
+
+
+def test_two_processes(tmp_path, write_config, command, free_port, load):
+    path = write_config(tmp_path, CHANGES)
+    ours = tmp_path / 'batched.py'
+    ours.write_text(BATCHED)
+    words = ['bash', SCRIPT, ours, 2, '--work-dir', tmp_path / 'ranks']
+    command(*words, cwd=tmp_path, PORT=free_port)
+
+    cfg = Config.fromfile(path)
+    cfg.work_dir = str(tmp_path / 'single')
+    runner = Runner.from_cfg(cfg)
+    initial = runner.model.backbone.conv1.weight.detach().clone()
+    runner.train()
+    found = load(tmp_path / 'ranks' / 'epoch_2.pth')['state_dict']
+    assert found.pop('data_preprocessor.steps.step') == 0  # nothing random
+    expected = runner.model.state_dict()
+    assert list(found) == list(expected)
+    for name, value in expected.items():
+        torch.testing.assert_close(
+            found[name], value, rtol=1e-3, atol=1e-5, msg=name
+        )
+    assert not torch.allclose(found['backbone.conv1.weight'], initial)
