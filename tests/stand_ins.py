@@ -34,6 +34,10 @@ def write_all(root: Path) -> None:
     for split in ('train', 'val'):
         for label in range(10):
             _write_image(data / 'custom' / split / f'class{label}' / 'a.jpg')
+    _write_uci(data / 'uci')
+    for name, column in (('agedb', 'AgeDB'), ('imdb_wiki', 'imdb_crop')):
+        _write_faces(data / name, name, column)
+    _write_text_pairs(data / 'sts_b')
 
 
 def _pixels(*shape: int) -> np.ndarray:
@@ -108,3 +112,41 @@ def _write_inaturalist(folder: Path) -> None:
     }
     for split in ('train', 'val'):
         (folder / f'{split}2018.json').write_text(json.dumps(content))
+
+
+def _write_uci(folder: Path) -> None:
+    """80 rows of each of five labels, the label in the last column."""
+    folder.mkdir(parents=True)
+    label = np.arange(400)[:, None] % 5 + 1
+    headers = {
+        'airfoil': [f'{i}' for i in range(6)],
+        'concrete': [f'{i}' for i in range(9)],
+        'real_estate': ['No', *(f'X{i}' for i in range(1, 7)), 'Y'],
+        'abalone': ['Sex', *(f'Size{i}' for i in range(7)), 'Rings'],
+    }
+    for name, header in headers.items():
+        table = _GENERATOR.normal(size=(400, len(header) - 1)).round(3)
+        rows = np.concatenate([table, label], axis=1).astype(str)
+        if name == 'abalone':
+            rows[:, 0] = _GENERATOR.choice(['M', 'F', 'I'], 400)
+        if name in ('real_estate', 'abalone'):
+            rows = [header, *rows]
+        lines = [','.join(row) for row in rows]
+        (folder / f'{name}.csv').write_text('\n'.join(lines))
+
+
+def _write_faces(folder: Path, name: str, images: str) -> None:
+    _write_image(folder / images / 'x.jpg')
+    lines = ['age,path,split']
+    for split in ('train', 'val', 'test'):
+        lines += [f'{age},{images}/x.jpg,{split}' for age in range(20, 60)]
+    (folder / f'{name}.csv').write_text('\n'.join(lines))
+
+
+def _write_text_pairs(folder: Path) -> None:
+    """Embeddings of 384 numbers."""
+    folder.mkdir(parents=True)
+    for split in ('train', 'dev', 'test'):
+        u, v = _GENERATOR.normal(size=(2, 40, 384)).astype(np.float32)
+        score = np.linspace(0, 5, 40, dtype=np.float32)
+        np.savez(folder / f'{split}_new.npz', u=u, v=v, score=score)

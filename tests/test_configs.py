@@ -19,6 +19,7 @@ from mmpretrain.datasets import CIFAR10
 from mmpretrain.structures import DataSample
 from stand_ins import write_all
 
+from mmgeom.binning import LabelBins
 from mmgeom.distribution import LabelDistribution
 from mmgeom.registry import DATA_SAMPLERS, DATASETS, MODELS
 
@@ -39,6 +40,11 @@ FIXED_GEOMETRY = [
     and 'densenet' not in name
 ]
 ROTATED = [name for name in PATHS if name.startswith('rbl/')]
+CONTRASTIVE = [
+    name
+    for name in PATHS
+    if name.split('/')[1].startswith(('bcl', 'featrecon', 'supcon'))
+]
 SIZES = {'digits': 8, 'fashion': 28, 'stl10': 96}
 MODES = ('train', 'val', 'test')
 
@@ -83,9 +89,29 @@ def build_model(cfg):
     return MODELS.build(model)
 
 
+def is_regression(cfg):
+    return cfg.model.type == 'mmgeom.ImageRegressor'
+
+
+def is_tabular(cfg):
+    return (
+        cfg.data_preprocessor.get('type') == 'mmgeom.TabularDataPreprocessor'
+    )
+
+
 def image_size(name):
     """Height and width of a config's images, by the name of the data."""
+    if '14px' in name:
+        return 14
     return SIZES.get(name.split('_')[-1].split('-')[0], 32)
+
+
+def input_shape(name, cfg):
+    """Shape of one input of the network."""
+    if is_tabular(cfg):
+        return (cfg.data_preprocessor.in_channels,)
+    size = image_size(name)
+    return len(cfg.data_preprocessor.mean), size, size
 
 
 def values(node):
@@ -101,10 +127,11 @@ def values(node):
 
 
 def test_there_are_configs():
-    assert len(PATHS) >= 52
-    assert len(SMALL) >= 31
+    assert len(PATHS) >= 78
+    assert len(SMALL) >= 51
     assert len(FIXED_GEOMETRY) >= 12
     assert len(ROTATED) >= 3
+    assert len(CONTRASTIVE) == 24
 
 
 @every_config
@@ -113,29 +140,44 @@ def test_conventions(name):
     assert cfg.default_scope == 'mmpretrain'
     # Counts are read from the data.
     for value in values(cfg._cfg_dict.to_dict()):
-        assert isinstance(value, dict) or len(value) <= 20, value
+        if not is_regression(cfg):
+            assert isinstance(value, dict) or len(value) <= 20, value
     hooks = cfg.default_hooks
     assert hooks.label_distribution.type == 'mmgeom.LabelDistributionHook'
     assert hooks.checkpoint_check.type == 'mmgeom.CheckpointCheckHook'
+    assert hooks.epoch.type == 'mmgeom.EpochHook'
     evaluators = cfg.val_evaluator
     if isinstance(evaluators, dict):
         evaluators = [evaluators]
-    if hooks.checkpoint.get('save_best', '').startswith('shot/'):
-        assert 'mmgeom.ShotAccuracy' in [e.type for e in evaluators]
-    # Inference opens images by the test pipeline.
-    assert 'pipeline' in cfg.test_dataloader.dataset
+    metric, best, rule = (
+        ('mmgeom.ShotError', 'error/', 'less')
+        if is_regression(cfg)
+        else ('mmgeom.ShotAccuracy', 'shot/', 'greater')
+    )
+    assert metric in [evaluator.type for evaluator in evaluators]
+    assert hooks.checkpoint.save_best.startswith(best)
+    assert hooks.checkpoint.rule == rule
+    if is_regression(cfg):
+        assert hooks.label_distribution.bins
+    if not is_tabular(cfg):
+        # Inference opens images by the test pipeline.
+        assert 'pipeline' in cfg.test_dataloader.dataset
 
 
 @every_config
 def test_name_tells_the_recipe(name):
-    """N processes with batches of M for E epochs, as the name says."""
+    """N processes, batches of M, E epochs or iterations, as it says."""
     cfg = read(name)
     recipe = name.removesuffix('.py').split('_')[2]
-    gpus, batch, epochs = map(
-        int, re.fullmatch(r'(\d+)xb(\d+)-(?:.+-)?(\d+)e', recipe).groups()
-    )
+    *numbers, unit = re.fullmatch(
+        r'(\d+)xb(\d+)-(?:.+-)?(\d+)([ei])', recipe
+    ).groups()
+    gpus, batch, length = map(int, numbers)
     assert cfg.train_dataloader.batch_size == batch
-    assert cfg.train_cfg.max_epochs == epochs
+    longest = 'max_iters' if 'max_iters' in cfg.train_cfg else 'max_epochs'
+    assert cfg.train_cfg[longest] == length
+    # Iterations may be counted as epochs when the data are one batch.
+    assert unit == 'i' or longest == 'max_epochs'
     # What the learning rate is written for, or --auto-scale-lr is wrong.
     assert cfg.auto_scale_lr.base_batch_size == gpus * batch
 
@@ -147,72 +189,132 @@ def test_model_builds(name, monkeypatch):
         monkeypatch.setattr(layer, 'reset_parameters', lambda self: None)
     cfg = read(name)
     model = build_model(cfg)
-    assert model.head.num_classes == cfg.data_preprocessor.num_classes
+    if not is_regression(cfg):
+        assert model.head.num_classes == cfg.data_preprocessor.num_classes
     first = next(model.backbone.parameters())
-    assert first.shape[1] == len(cfg.data_preprocessor.mean)
-    assert len(cfg.data_preprocessor.std) == len(cfg.data_preprocessor.mean)
+    shape = input_shape(name, cfg)
+    assert first.shape[1] == shape[0]
+    if not is_tabular(cfg):
+        assert len(cfg.data_preprocessor.std) == shape[0]
 
     described = metadata()[name]
     parameters = sum(p.numel() for p in model.parameters())
     assert described['Parameters'] == parameters
-    assert described['Epochs'] == cfg.train_cfg.max_epochs
+    if 'max_iters' in cfg.train_cfg:
+        assert described['Iterations'] == cfg.train_cfg.max_iters
+    else:
+        assert described['Epochs'] == cfg.train_cfg.max_epochs
     assert described['Batch Size'] == cfg.auto_scale_lr.base_batch_size
     if name in SMALL:
-        channels, size = first.shape[1], image_size(name)
         report = get_model_complexity_info(
-            model.eval(),
-            (channels, size, size),
-            show_table=False,
-            show_arch=False,
+            model.eval(), shape, show_table=False, show_arch=False
         )
         assert described['FLOPs'] == report['flops']
 
 
+def call(model, method, *args):
+    """What the hooks do: call the modules that offer a method."""
+    for module in model.modules():
+        if hasattr(module, method):
+            getattr(module, method)(*args)
+
+
+def label_distribution(cfg):
+    """A distribution as the hook reads one from the data."""
+    if not is_regression(cfg):
+        return LabelDistribution(
+            range(cfg.data_preprocessor.num_classes, 0, -1)
+        )
+    number = cfg.model.head.get('num_bins', 4)
+    bins = LabelBins(range(number + 1))
+    return LabelDistribution(range(number, 0, -1), bins=bins)
+
+
 def initialised(cfg):
-    """The model as it is when training begins, with class counts."""
+    """The model as it is when training begins, told of the data."""
     torch.manual_seed(0)
     model = build_model(cfg)
     model.init_weights()
-    num_classes = cfg.data_preprocessor.num_classes
-    distribution = LabelDistribution(range(num_classes, 0, -1))
-    for module in model.modules():
-        if hasattr(module, 'set_label_distribution'):
-            module.set_label_distribution(distribution)
+    call(model, 'set_label_distribution', label_distribution(cfg))
+    if is_regression(cfg):
+        call(model, 'set_target_statistics', torch.zeros(1), torch.ones(1))
+    if is_tabular(cfg):
+        (width,) = input_shape('', cfg)
+        call(
+            model,
+            'set_input_statistics',
+            torch.zeros(width),
+            torch.ones(width),
+        )
     return model
 
 
-def random_batch(name, cfg):
-    """Four images, the first of the first class and the last of the last."""
-    size = image_size(name)
-    channels = len(cfg.data_preprocessor.mean)
-    labels = torch.arange(4) * (cfg.data_preprocessor.num_classes - 1) // 3
-    inputs = torch.randint(0, 256, (4, channels, size, size)).byte()
-    samples = [DataSample().set_gt_label(label) for label in labels]
+def random_batch(name, cfg, num_views=1):
+    """Four inputs, the first of the first class and the last of the last."""
+    shape = (4, *input_shape(name, cfg))
+    if is_tabular(cfg):
+        draw = functools.partial(torch.randn, shape)
+    else:
+        draw = functools.partial(
+            torch.randint, 0, 256, shape, dtype=torch.uint8
+        )
+    inputs = draw() if num_views == 1 else [draw() for _ in range(num_views)]
+    if is_regression(cfg):
+        scores = torch.rand(4, 1)
+        samples = [DataSample().set_gt_score(score) for score in scores]
+    else:
+        labels = torch.arange(4) * (cfg.data_preprocessor.num_classes - 1) // 3
+        samples = [DataSample().set_gt_label(label) for label in labels]
     return dict(inputs=inputs, data_samples=samples)
 
 
 @pytest.mark.parametrize('name', SMALL)
 def test_training_step(name):
+    """One step in the first epoch, and one in the second."""
     cfg = read(name)
     model = initialised(cfg)
-    data = random_batch(name, cfg)
+    num_views = getattr(model.head, 'num_views', 1)
+    assert num_views == (3 if name in CONTRASTIVE else 1)
     model.train()
-    data = model.data_preprocessor(data, training=True)
-    losses = model(**data, mode='loss')
-    loss, _ = model.parse_losses(losses)
-    loss.backward()
-    assert torch.isfinite(loss)
-    weight = next(model.backbone.parameters())
-    assert torch.isfinite(weight.grad).all()
-    assert weight.grad.abs().sum() > 0
+    for epoch in range(2):
+        data = random_batch(name, cfg, num_views)
+        call(model, 'before_epoch', epoch, cfg.train_cfg.get('max_epochs', 2))
+        data = model.data_preprocessor(data, training=True)
+        losses = model(**data, mode='loss')
+        loss, _ = model.parse_losses(losses)
+        model.zero_grad()
+        loss.backward()
+        call(model, 'after_epoch', epoch)
+        assert torch.isfinite(loss)
+        weight = next(model.backbone.parameters())
+        assert torch.isfinite(weight.grad).all()
+        assert weight.grad.abs().sum() > 0
+    if 'featrecon' in name:
+        assert 'synthetic_many' in losses
 
     model.eval()
+    data = model.data_preprocessor(random_batch(name, cfg))
     with torch.no_grad():
         predictions = model(**data, mode='predict')
+    shape = (1 if is_regression(cfg) else cfg.data_preprocessor.num_classes,)
     for prediction in predictions:
-        num_classes = cfg.data_preprocessor.num_classes
-        assert prediction.pred_score.shape == (num_classes,)
+        assert prediction.pred_score.shape == shape
         assert torch.isfinite(prediction.pred_score).all()
+
+
+@pytest.mark.parametrize('name', CONTRASTIVE)
+def test_contrastive_recipe(name):
+    cfg = read(name)
+    head = cfg.model.head
+    if head.type == 'mmgeom.FeatReconHead':
+        # One descent of the temperature over the whole training.
+        period = head.get('tau_T', 200) or cfg.train_cfg.max_epochs
+        assert period == cfg.train_cfg.max_epochs
+    # The learning rate is at its end when the training is.
+    schedulers = cfg.param_scheduler
+    if isinstance(schedulers, dict):
+        schedulers = [schedulers]
+    assert schedulers[-1].end == cfg.train_cfg.max_epochs
 
 
 @pytest.mark.parametrize('name', FIXED_GEOMETRY)
@@ -258,11 +360,15 @@ def test_rotation_has_no_weight_decay(name):
 
 
 @pytest.mark.parametrize(
-    'schedule, factor',
-    [('cifar_200e', 0.01), ('cifar_step10_200e', 0.1)],
+    'schedule, factor, top',
+    [
+        ('cifar_200e', 0.01, 0.1),
+        ('cifar_step10_200e', 0.1, 0.1),
+        ('cifar_contrast_200e', 0.1, 0.15),
+    ],
 )
-def test_cifar_schedule(schedule, factor):
-    """Learning rates of the released code, epoch by epoch."""
+def test_cifar_schedule(schedule, factor, top):
+    """Learning rates of the recipes, epoch by epoch."""
     path = ROOT / 'configs' / '_base_' / 'schedules' / f'{schedule}.py'
     cfg = Config.fromfile(path)
     weight = torch.nn.Parameter(torch.zeros(1))
@@ -279,9 +385,10 @@ def test_cifar_schedule(schedule, factor):
         optimizer.step()
         for scheduler in schedulers:
             scheduler.step()
-    assert rates[:6] == pytest.approx([0.02, 0.04, 0.06, 0.08, 0.1, 0.1])
+    rises = [share * top for share in (0.2, 0.4, 0.6, 0.8, 1, 1)]
+    assert rates[:6] == pytest.approx(rises)
     assert [rates[epoch] for epoch in (159, 160, 179, 180)] == pytest.approx(
-        [0.1, 0.1 * factor, 0.1 * factor, 0.1 * factor**2]
+        [top, top * factor, top * factor, top * factor**2]
     )
 
 
@@ -317,29 +424,51 @@ def test_data(name, data_folder, trusted, monkeypatch):
         return
     for mode in MODES:
         loader = cfg[f'{mode}_dataloader']
+        # Made on the spot, and trained on as one batch, in any order.
+        is_whole = loader.dataset.type == 'mmgeom.OperatorLearningDataset'
+        if is_whole:
+            loader.dataset.num_samples = 40
         dataset = DATASETS.build(loader.dataset)
         assert len(dataset) > 0
+        views = 3 if mode == 'train' and name in CONTRASTIVE else 1
         for index in (0, len(dataset) - 1):
-            item = dataset[index]
-            channels = len(cfg.data_preprocessor.mean)
-            assert item['inputs'].shape[0] == channels
-            assert item['inputs'].dtype == torch.uint8
-            label = item['data_samples'].gt_label.item()
-            assert 0 <= label < cfg.data_preprocessor.num_classes
+            check_item(dataset[index], cfg, views)
         sampler = DATA_SAMPLERS.build(
             loader.sampler, default_args=dict(dataset=dataset, seed=0)
         )
         assert len(list(sampler)) == len(dataset)
-        distribution = LabelDistribution.from_dataset(dataset)
-        if 'imagenet' not in name:
+        distribution = LabelDistribution.from_dataset(
+            dataset, bins=cfg.default_hooks.label_distribution.get('bins')
+        )
+        if 'imagenet' not in name and not is_regression(cfg):
             expected = cfg.data_preprocessor.num_classes
             assert distribution.num_classes == expected
         # Training data are shuffled or drawn, test data in order.
         shuffled = list(sampler) != list(range(len(dataset)))
-        assert shuffled == (mode == 'train') or len(dataset) < 4
+        expected = mode == 'train'
+        assert is_whole or shuffled == expected or len(dataset) < 4
         if mode != 'train':
             evaluator = Evaluator(copy.deepcopy(cfg[f'{mode}_evaluator']))
             for metric in evaluator.metrics:
                 if hasattr(metric, 'set_label_distribution'):
                     metric.set_label_distribution(distribution)
     _READ.add(data)
+
+
+def check_item(item, cfg, num_views):
+    """One packed sample of a dataset."""
+    inputs = [item['inputs']] if num_views == 1 else item['inputs']
+    assert len(inputs) == num_views
+    for tensor in inputs:
+        if is_tabular(cfg):
+            assert tensor.shape == (cfg.data_preprocessor.in_channels,)
+            assert tensor.dtype == torch.float32
+        else:
+            assert tensor.shape[0] == len(cfg.data_preprocessor.mean)
+            assert tensor.dtype == torch.uint8
+            assert tensor.shape == inputs[0].shape
+    if is_regression(cfg):
+        assert item['data_samples'].gt_score.shape == (1,)
+    else:
+        label = item['data_samples'].gt_label.item()
+        assert 0 <= label < cfg.data_preprocessor.num_classes

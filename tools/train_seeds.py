@@ -69,27 +69,34 @@ def run(args: argparse.Namespace, folder: Path, seed: int) -> dict:
     Raises:
         RuntimeError: When training or testing fails.
     """
-    result = folder / 'result.json'
     options = [*args.cfg_options, f'randomness.seed={seed}']
-    if result.exists():
-        known = mmengine.load(result)
-        if known['options'] != options or known['config'] != args.config:
-            raise RuntimeError(
-                f'{folder} holds a run of {known["config"]} with '
-                f'{known["options"]}: give another --work-dir.'
-            )
-        return known['metrics']
-    folder.mkdir(parents=True, exist_ok=True)
-    common = ['--work-dir', folder, '--cfg-options', *options]
-    _call(args, folder, 'train.py', args.config, '--resume', *common)
-    checkpoint = find_checkpoint(folder, args.checkpoint)
+    recipe = dict(
+        config=args.config, options=options, checkpoint=args.checkpoint
+    )
+    _claim(folder, recipe)
     metrics = folder / 'metrics.json'
-    words = ['--out', metrics, '--out-item', 'metrics']
-    _call(args, folder, 'test.py', args.config, checkpoint, *words, *common)
-    values = mmengine.load(metrics)
-    content = dict(config=args.config, options=options, metrics=values)
-    result.write_text(json.dumps(content, indent=2))
-    return values
+    if not metrics.exists():
+        common = ['--work-dir', folder, '--cfg-options', *options]
+        _call(args, folder, 'train.py', args.config, '--resume', *common)
+        checkpoint = find_checkpoint(folder, args.checkpoint)
+        words = ['--out', metrics, '--out-item', 'metrics']
+        _call(
+            args, folder, 'test.py', args.config, checkpoint, *words, *common
+        )
+    return mmengine.load(metrics)
+
+
+def _claim(folder: Path, recipe: dict) -> None:
+    """Refuse a folder that holds the run of another recipe."""
+    note = folder / 'recipe.json'
+    if not note.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        note.write_text(json.dumps(recipe, indent=2))
+    known = json.loads(note.read_text())
+    if known != recipe:
+        raise RuntimeError(
+            f'{folder} holds a run of {known}: give another --work-dir.'
+        )
 
 
 def find_checkpoint(folder: Path, which: str) -> Path:

@@ -16,5 +16,10 @@ model = dict(
         type='mmgeom.BCLHead',
         num_classes=10,
         in_channels=64,
+        # as in the configs without contrast
+        classifier=dict(type='mmgeom.LinearHead'),
     ),
 )
+
+# Half of the baselines', since the cross-entropy counts twice.
+optim_wrapper = dict(optimizer=dict(lr=0.05))

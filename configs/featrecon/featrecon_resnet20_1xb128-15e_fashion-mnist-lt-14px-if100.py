@@ -16,7 +16,16 @@ model = dict(
         type='mmgeom.FeatReconHead',
         num_classes=10,
         in_channels=64,
+        # as in the configs without contrast
+        classifier=dict(type='mmgeom.LinearHead'),
         # one descent of the temperature over the whole training
         tau_T=None,
+        # as in the evaluation
+        groups=dict(
+            by='range', ranges=dict(many=(0, 3), medium=(3, 7), few=(7, 10))
+        ),
     ),
 )
+
+# Half of the baselines', since the cross-entropy counts twice.
+optim_wrapper = dict(optimizer=dict(lr=0.05))

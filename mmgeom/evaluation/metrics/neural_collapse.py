@@ -248,7 +248,9 @@ def stacked_features(data_samples: Sequence[dict]) -> Tensor:
         if feature is None:
             raise ValueError(
                 "a data sample has no 'feature', only "
-                f'{sorted(sample)}: set predict_feature=True of the head.'
+                f'{sorted(sample)}: set predict_feature=True of a head with '
+                'fixed geometry, or call NeuralCollapse.calculate() with '
+                'features of your own.'
             )
         if feature.ndim != 1:
             raise ValueError(
