@@ -425,9 +425,12 @@ def test_data(name, data_folder, trusted, monkeypatch):
     for mode in MODES:
         loader = cfg[f'{mode}_dataloader']
         # Made on the spot, and trained on as one batch, in any order.
-        is_whole = loader.dataset.type == 'mmgeom.OperatorLearningDataset'
+        innermost = loader.dataset
+        while 'dataset' in innermost:
+            innermost = innermost.dataset
+        is_whole = innermost.type == 'mmgeom.OperatorLearningDataset'
         if is_whole:
-            loader.dataset.num_samples = 40
+            innermost.num_samples = 40
         dataset = DATASETS.build(loader.dataset)
         assert len(dataset) > 0
         views = 3 if mode == 'train' and name in CONTRASTIVE else 1

@@ -45,7 +45,8 @@ def parse_args() -> argparse.Namespace:
         '--cfg-options',
         nargs='+',
         default=[],
-        help='settings of the config to override, key=value',
+        help='settings of the config to override, key=value; {seed} in them '
+        'is the seed, for instance to split the data by it',
     )
     args = parser.parse_args()
     if args.jobs < 1:
@@ -69,7 +70,8 @@ def run(args: argparse.Namespace, folder: Path, seed: int) -> dict:
     Raises:
         RuntimeError: When training or testing fails.
     """
-    options = [*args.cfg_options, f'randomness.seed={seed}']
+    options = [word.replace('{seed}', str(seed)) for word in args.cfg_options]
+    options.append(f'randomness.seed={seed}')
     recipe = dict(
         config=args.config, options=options, checkpoint=args.checkpoint
     )

@@ -18,6 +18,9 @@ default_hooks = dict(
     # Reads the class counts from the training data and hands them to
     # losses, heads and metrics.
     label_distribution=dict(type='mmgeom.LabelDistributionHook'),
+    # Reads mean and standard deviation of regression targets and of the input
+    # columns; does nothing for models of classes.
+    standardization=dict(type='mmgeom.StandardizationHook'),
     # Refuses a checkpoint that does not belong to the model.
     checkpoint_check=dict(type='mmgeom.CheckpointCheckHook'),
     # Starts and ends the epochs of modules that have schedules or statistics.

@@ -87,6 +87,11 @@ def test_resumed_epochs(train, runner_config, tmp_path):
     assert head.closed == 3
 
 
+def test_resuming_where_nothing_was_saved_starts_anew(train, tmp_path):
+    head = train(tmp_path, {**HEAD, 'resume': True}).model.head
+    assert head.diary[0] == ('reset',)
+
+
 def test_iterations(train, runner_config, tmp_path):
     """435 images in batches of 120 are epochs of four iterations."""
     runner = train(tmp_path / 'first', {**HEAD, **ITERATIONS})

@@ -108,6 +108,11 @@ def test_resuming_does_not_look_at_the_data(tmp_path, monkeypatch):
     assert_fits(runner.model.state_dict(), StandInRows())
 
 
+def test_resuming_where_nothing_was_saved_starts_anew(tmp_path):
+    runner = train(tmp_path, {'resume': True})
+    assert runner.model.data_preprocessor.input_scale.is_fitted
+
+
 def test_other_data_from_the_weights_of_a_checkpoint(tmp_path):
     train(tmp_path / 'first')
     other = {f'{DATASET}.unit': 100.0, f'{DATASET}.num_samples': 50}

@@ -16,7 +16,10 @@ train_dataloader = dict(
     num_workers=0,
     persistent_workers=False,
     dataset=dict(
-        type='mmgeom.OperatorLearningDataset', kind='linear', split='train'
+        type='mmgeom.BatchedDataset',
+        dataset=dict(
+            type='mmgeom.OperatorLearningDataset', kind='linear', split='train'
+        ),
     ),
     sampler=dict(type='DefaultSampler', shuffle=False),
 )
@@ -26,7 +29,10 @@ val_dataloader = dict(
     num_workers=0,
     persistent_workers=False,
     dataset=dict(
-        type='mmgeom.OperatorLearningDataset', kind='linear', split='val'
+        type='mmgeom.BatchedDataset',
+        dataset=dict(
+            type='mmgeom.OperatorLearningDataset', kind='linear', split='val'
+        ),
     ),
     sampler=dict(type='DefaultSampler', shuffle=False),
 )
@@ -48,7 +54,10 @@ test_dataloader = dict(
     num_workers=0,
     persistent_workers=False,
     dataset=dict(
-        type='mmgeom.OperatorLearningDataset', kind='linear', split='test'
+        type='mmgeom.BatchedDataset',
+        dataset=dict(
+            type='mmgeom.OperatorLearningDataset', kind='linear', split='test'
+        ),
     ),
     sampler=dict(type='DefaultSampler', shuffle=False),
 )

@@ -16,7 +16,12 @@ train_dataloader = dict(
     num_workers=0,
     persistent_workers=False,
     dataset=dict(
-        type='mmgeom.OperatorLearningDataset', kind='nonlinear', split='train'
+        type='mmgeom.BatchedDataset',
+        dataset=dict(
+            type='mmgeom.OperatorLearningDataset',
+            kind='nonlinear',
+            split='train',
+        ),
     ),
     sampler=dict(type='DefaultSampler', shuffle=False),
 )
@@ -26,7 +31,12 @@ val_dataloader = dict(
     num_workers=0,
     persistent_workers=False,
     dataset=dict(
-        type='mmgeom.OperatorLearningDataset', kind='nonlinear', split='val'
+        type='mmgeom.BatchedDataset',
+        dataset=dict(
+            type='mmgeom.OperatorLearningDataset',
+            kind='nonlinear',
+            split='val',
+        ),
     ),
     sampler=dict(type='DefaultSampler', shuffle=False),
 )
@@ -48,7 +58,12 @@ test_dataloader = dict(
     num_workers=0,
     persistent_workers=False,
     dataset=dict(
-        type='mmgeom.OperatorLearningDataset', kind='nonlinear', split='test'
+        type='mmgeom.BatchedDataset',
+        dataset=dict(
+            type='mmgeom.OperatorLearningDataset',
+            kind='nonlinear',
+            split='test',
+        ),
     ),
     sampler=dict(type='DefaultSampler', shuffle=False),
 )

@@ -28,7 +28,10 @@ train_dataloader = dict(
     batch_size=64,
     num_workers=0,
     persistent_workers=False,
-    dataset=dict(split='train', **split),
+    # Rows are handled in whole batches.
+    dataset=dict(
+        type='mmgeom.BatchedDataset', dataset=dict(split='train', **split)
+    ),
     sampler=dict(type='DefaultSampler', shuffle=True),
 )
 

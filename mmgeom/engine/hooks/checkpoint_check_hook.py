@@ -58,6 +58,21 @@ class CheckpointCheckHook(Hook):
             )
 
 
+def goes_on(runner: Runner) -> bool:
+    """Whether training goes on from a checkpoint that was found.
+
+    A run that is told to resume starts anew when its work directory has no
+    checkpoint yet.
+
+    Args:
+        runner (Runner): The runner, after checkpoints were loaded.
+
+    Returns:
+        bool: False for a new run and for one with ``load_from`` only.
+    """
+    return bool(runner._resume and runner._has_loaded)
+
+
 def unwrap(model: nn.Module) -> nn.Module:
     """The model inside wrappers for several processes or test-time views.
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from mmgeom.registry import HOOKS
 
-from .checkpoint_check_hook import unwrap
+from .checkpoint_check_hook import goes_on, unwrap
 
 
 @HOOKS.register_module()
@@ -41,7 +41,7 @@ class EpochHook(Hook):
         Args:
             runner (Runner): The runner, weights loaded.
         """
-        if not runner._resume:
+        if not goes_on(runner):
             self._call(runner, 'reset_epochs')
 
     def before_train_epoch(self, runner: Runner) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from mmgeom.labels import dataset_inputs, dataset_values
 from mmgeom.registry import HOOKS
 
-from .checkpoint_check_hook import unwrap
+from .checkpoint_check_hook import goes_on, unwrap
 from .epoch_hook import modules_with
 
 #: More columns than this are only counted in the message.
@@ -54,7 +54,7 @@ class StandardizationHook(Hook):
             ValueError: When a number is not finite, or a module expects
                 another number of columns.
         """
-        if runner._resume:
+        if goes_on(runner):
             return
         parts = [
             _hand_out(runner, kind, read)

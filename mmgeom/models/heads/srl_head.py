@@ -86,8 +86,8 @@ class SRLHead(RegressorHead):
 
     Targets mixed by Mixup belong to no bin, so leave it out.
 
-    Source: *Improving Imbalanced Regression by Geometric Constraints in the
-    Representation Space* (SRL, CVPR 2025), Eq. 1 to 11.
+    Source: *Improve Representation for Imbalanced Regression through
+    Geometric Constraints* (SRL, CVPR 2025), Eq. 1 to 11.
 
     Args:
         in_channels (int): Width of the feature, positive.

@@ -1,0 +1,7 @@
+# AdamW at a constant learning rate over 100 epochs of batches of 500.
+optim_wrapper = dict(optimizer=dict(type='AdamW', lr=1e-3, weight_decay=1e-2))
+train_cfg = dict(by_epoch=True, max_epochs=100, val_interval=10)
+val_cfg = dict()
+test_cfg = dict()
+# The learning rate is meant for this total batch size.
+auto_scale_lr = dict(base_batch_size=500)

@@ -1,0 +1,8 @@
+_base_ = [
+    '../_base_/datasets/operator_linear_dir.py',
+    '../_base_/models/operator_mlp.py',
+    '../_base_/schedules/operator_20000e.py',
+]
+
+model = dict(backbone=dict(in_channels=101))
+default_hooks = dict(checkpoint=dict(interval=500))
