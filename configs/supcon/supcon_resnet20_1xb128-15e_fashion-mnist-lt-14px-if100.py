@@ -1,12 +1,12 @@
 _base_ = [
-    '../_base_/datasets/fashion_mnist_lt_14px_views.py',
+    '../_base_/datasets/fashion_mnist_lt_14px_views_batched.py',
     '../_base_/models/cifar_resnet32.py',
     '../_base_/schedules/short_15e.py',
     '../_base_/default_runtime.py',
 ]
 
 # n_max / n_min of the training set
-train_dataloader = dict(dataset=dict(imbalance_factor=100))
+train_dataloader = dict(dataset=dict(dataset=dict(imbalance_factor=100)))
 
 model = dict(
     type='mmgeom.MultiViewClassifier',

@@ -2,13 +2,13 @@
 """Where the features of each class lie on the sphere, and how widely."""
 
 import math
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from .collectives import all_gather_rows, broadcast_, reduce_sum_
+from .feature_bank import FeatureBank
 from .precision import unit_vectors
 from .segments import (
     check_level,
@@ -25,9 +25,6 @@ NUM_BINS = 256
 BIN_WIDTH = math.pi / 2 / NUM_BINS
 
 STORES = ('exact', 'stream')
-
-#: Entries of the largest float32 copy of stored features.
-_MAX_ENTRIES = 1 << 22
 
 
 class _Epoch(NamedTuple):
@@ -91,9 +88,11 @@ class ClassStatistics(nn.Module):
 
     ``'exact'``
         A bank of all features in half precision, ``2 N h`` bytes over all
-        processes, which moves a feature by at most 5e-4. Angles are to the
-        mean of the same epoch. The bank is no state: a checkpoint written in
-        the middle of an epoch lacks the samples before it.
+        processes, which moves a feature by at most 5e-4, and their sums by
+        class, ``4 K h`` bytes. Angles are to the mean of the same epoch;
+        the end of the epoch reads the bank once for them. Neither is state:
+        a checkpoint written in the middle of an epoch lacks the samples
+        before it.
     ``'stream'``
         Persistent buffers of fixed size: sums of features ``(K, h)``,
         histograms of 256 bins and moments of the angles. Angles are to the
@@ -169,7 +168,7 @@ class ClassStatistics(nn.Module):
         self.register_buffer('valid', valid)
         # No whole number: model averaging leaves those out.
         self.register_buffer('num_updates', torch.zeros(()))
-        self._bank: list[tuple[Tensor, Tensor]] = []
+        self._bank = FeatureBank()
         if store == 'stream':
             self.register_buffer('sums', torch.zeros(num_classes, dim))
             self.register_buffer(
@@ -198,11 +197,11 @@ class ClassStatistics(nn.Module):
             return
         rows = unit_vectors(features.detach()).to(self.mean)
         labels = labels.to(rows.device)
-        keep = rows.isfinite().all(1) & rows.any(1)
-        rows = torch.where(keep[:, None], rows, 0)
+        # 1, but 0 for zeros and not a number for what is not finite.
+        keep = rows.norm(dim=1) > 0.5
+        # Taking rows out would need their number, and so the device.
         if self.store == 'exact':
-            # Taking rows out would need their number, and so the device.
-            self._bank.append((rows.half(), labels.masked_fill(~keep, -1)))
+            self._bank.add(rows, labels, keep, self.mean)
         else:
             self._add_to_sums(rows, labels.masked_fill(~keep, 0), keep)
 
@@ -246,6 +245,7 @@ class ClassStatistics(nn.Module):
         )
 
     def _add_to_sums(self, rows: Tensor, labels: Tensor, keep: Tensor) -> None:
+        rows = torch.where(keep[:, None], rows, 0)
         self.sums.index_add_(0, labels, rows)
         self.counts.index_add_(0, labels, keep.to(rows.dtype))
         mean = self.mean[labels]
@@ -258,32 +258,13 @@ class ClassStatistics(nn.Module):
         self.angle_sum.index_add_(0, labels, angle)
         self.angle_square_sum.index_add_(0, labels, angle.square())
 
-    def _pieces(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Stored features, a few at a time, in float32."""
-        size = max(1, _MAX_ENTRIES // self.mean.shape[1])
-        for rows, labels in self._bank:
-            for some in range(0, len(rows), size):
-                label = labels[some : some + size].to(self.mean.device)
-                piece = rows[some : some + size].to(self.mean.device)
-                keep = label >= 0
-                yield unit_vectors(piece[keep]), label[keep]
-
     def _exact_epoch(self) -> _Epoch:
-        number, dim = self.mean.shape
-        sums = self.mean.new_zeros(number, dim, dtype=torch.float64)
-        counts = sums.new_zeros(number)
-        for rows, labels in self._pieces():
-            sums.index_add_(0, labels, rows.double())
-            counts.index_add_(0, labels, torch.ones_like(labels).double())
+        number = len(self.mean)
+        sums, counts = self._bank.totals(self.mean)
         reduce_sum_(sums, counts)
-        mean = sums / counts.clamp(min=1)[:, None]
-        direction = unit_vectors(mean).float()
-        # Labels are exact in float32 up to 16 million classes.
-        tables = [direction.new_zeros(0, 2)]
-        for rows, labels in self._pieces():
-            angles = angle_between(rows, direction[labels])
-            tables.append(torch.stack([angles, labels.float()], 1))
-        angles, labels = all_gather_rows(torch.cat(tables)).unbind(1)
+        mean = sums.div_(counts.clamp(min=1)[:, None])
+        table = self._bank.angles(unit_vectors(mean).float())
+        angles, labels = all_gather_rows(table).unbind(1)
         labels = labels.long()
         quantile = segment_quantile(angles, labels, number, self.alpha)
         moments = segment_mean_std(angles, labels, number)
@@ -311,18 +292,22 @@ class ClassStatistics(nn.Module):
 
     def _renew(self, new: _Epoch) -> None:
         directed = new.mean.norm(dim=1) >= MIN_NORM
-        known = self.mean.norm(dim=1) >= MIN_NORM
         valid = new.measured & directed
-        weight = self.momentum * (known & directed)[:, None]
-        mean = torch.lerp(new.mean, self.mean.float(), weight)
-        valid = valid & (mean.norm(dim=1) >= MIN_NORM)
+        mean = new.mean
+        if self.momentum:
+            known = self.mean.norm(dim=1) >= MIN_NORM
+            weight = self.momentum * (known & directed)[:, None]
+            mean = torch.lerp(mean, self.mean.float(), weight)
+            valid = valid & (mean.norm(dim=1) >= MIN_NORM)
         weight = self.momentum * (self.valid & valid)[:, None]
         names = ('angle', 'angle_mean', 'angle_std')
         old = torch.stack([getattr(self, name) for name in names], 1)
         angles = torch.lerp(new.angles.float(), old.float(), weight)
         angles = angles * valid[:, None]
         present = new.present
-        self.mean.copy_(torch.where(present[:, None], mean, self.mean))
+        # Without another tensor of this size.
+        mean = mean.to(self.mean.dtype)
+        torch.where(present[:, None], mean, self.mean, out=self.mean)
         for name, column in zip(names, angles.unbind(1), strict=True):
             buffer = getattr(self, name)
             buffer.copy_(torch.where(present, column, buffer))

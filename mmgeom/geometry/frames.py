@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from .allocation import checked_centers
 from .orthonormal import orthonormal_rows
-from .own_block import EPS, norm_and_coordinates
+from .own_block import EPS, chosen_products, norm_and_coordinates
 from .precision import full_precision
 from .theory_collapse import cos_alpha
 from .walsh_hadamard import RandomHadamard
@@ -286,7 +286,10 @@ class MultiCenterFrame(nn.Module):
         flat = index.flatten(1)
         if self.layout == 'random':
             norm = torch.linalg.vector_norm(feature, dim=1)
-            chosen = self.coordinates(feature).gather(1, flat)
+            directions = self.directions.to(feature.dtype)
+            first = torch.ones_like(label[..., None], dtype=torch.bool)
+            used = torch.cat([first, mask], dim=-1).flatten(1)
+            chosen = chosen_products(feature, directions, flat, used)
         elif self.layout == 'axis':
             norm, chosen = norm_and_coordinates(feature, flat)
         else:

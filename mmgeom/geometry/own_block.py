@@ -45,3 +45,32 @@ def norm_and_coordinates(x: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
         tuple[Tensor, Tensor]: Norms ``(B,)`` and values ``(B, m)``.
     """
     return _NormAndCoordinates.apply(x, index)
+
+
+def chosen_products(
+    x: Tensor, matrix: Tensor, index: Tensor, used: Tensor
+) -> Tensor:
+    """Inner products of each row with a few chosen rows of a matrix.
+
+    In main memory only the rows of the matrix that some sample uses are
+    multiplied with: a batch of long-tailed data holds few of the classes
+    with many centres. Elsewhere the whole matrix is, since to know how many
+    rows there are would mean to wait for the device.
+
+    Args:
+        x (Tensor): Shape ``(B, d)``.
+        matrix (Tensor): Shape ``(R, d)``, of the same type.
+        index (Tensor): Rows of the matrix for each sample, int64, shape
+            ``(B, m)``.
+        used (Tensor): Which of the products matter, bool, shape ``(B, m)``;
+            others are finite but may be wrong.
+
+    Returns:
+        Tensor: Shape ``(B, m)``.
+    """
+    if x.device.type != 'cpu':
+        return (x @ matrix.T).gather(1, index)
+    needed = torch.zeros(len(matrix), dtype=torch.bool)
+    needed[index[used]] = True
+    place = (needed.cumsum(0) - 1).clamp_(min=0)
+    return (x @ matrix[needed].T).gather(1, place[index])

@@ -4,6 +4,8 @@
 import torch
 from torch import Tensor
 
+_ALL_BUT_SIGN = 0x7FFFFFFF
+
 
 def segment_quantile(
     values: Tensor, segments: Tensor, num_segments: int, alpha: float
@@ -17,9 +19,9 @@ def segment_quantile(
         Q_\alpha = v_{\lfloor p \rfloor} + (p - \lfloor p \rfloor)
         (v_{\lceil p \rceil} - v_{\lfloor p \rfloor})
 
-    as :func:`torch.quantile` does. Sorting by value and then, stably, by
-    segment puts each segment in one sorted run, so that all quantiles are
-    read at once in :math:`O(N \log N)`.
+    as :func:`torch.quantile` does. Sorted by segment and value, each segment
+    is one sorted run, so that all quantiles are read at once in
+    :math:`O(N \log N)`.
 
     Args:
         values (Tensor): Finite, shape ``(N,)``, float32 or float64.
@@ -37,12 +39,10 @@ def segment_quantile(
     """
     check_level(alpha)
     _check_segments(values, segments, num_segments)
-    ordered, order = values.sort(stable=True)
-    group, order = segments[order].sort(stable=True)
-    if len(ordered) == 0:
+    if len(values) == 0:
         return values.new_zeros(num_segments)
-    ordered = ordered[order]
-    counts = torch.bincount(group, minlength=num_segments)
+    ordered = _sorted_runs(values, segments)
+    counts = torch.bincount(segments, minlength=num_segments)
     start = counts.cumsum(0) - counts
     lower, upper, fraction = _positions(counts, alpha)
     last = len(ordered) - 1
@@ -135,6 +135,22 @@ def check_level(alpha: float) -> None:
             f'alpha is the level of a quantile and must lie in (0, 1], got '
             f'{alpha}.'
         )
+
+
+def _sorted_runs(values: Tensor, segments: Tensor) -> Tensor:
+    """Values sorted by segment and, inside of each, by value."""
+    if values.dtype != torch.float32:
+        ordered, order = values.sort(stable=True)
+        return ordered[segments[order].argsort(stable=True)]
+    # Whole numbers sort several times faster: the segment, and below it the
+    # bits of the value, which are in order as soon as those of negative
+    # numbers are reversed. Zeros lose their sign.
+    bits = (values + 0.0).contiguous().view(torch.int32)
+    bits = torch.where(bits < 0, bits ^ _ALL_BUT_SIGN, bits)
+    key = ((segments << 32) + bits).sort().values
+    bits = key.to(torch.int32)
+    bits = torch.where(bits < 0, bits ^ _ALL_BUT_SIGN, bits)
+    return bits.view(torch.float32)
 
 
 def _positions(counts: Tensor, alpha: float) -> tuple[Tensor, Tensor, Tensor]:

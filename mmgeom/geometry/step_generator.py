@@ -36,10 +36,25 @@ class StepGenerator(nn.Module):
         # device waits.
         self._step: int | None = 0
 
+    @property
+    def steps_taken(self) -> int:
+        """Number of steps taken; waits for the device after loading."""
+        if self._step is None:
+            self._step = int(self.step)
+        return self._step
+
     def reset(self) -> None:
         """Start with the first step again."""
-        self.step.zero_()
-        self._step = 0
+        self.go_to(0)
+
+    def go_to(self, step: int) -> None:
+        """Go on with another step.
+
+        Args:
+            step (int): Number of steps taken before it.
+        """
+        self.step.fill_(step)
+        self._step = step
 
     def forward(self, device: torch.device | str) -> torch.Generator:
         """The generator of the next step.
@@ -50,11 +65,10 @@ class StepGenerator(nn.Module):
         Returns:
             torch.Generator: A new one.
         """
-        if self._step is None:
-            self._step = int(self.step)
-        value = self.seed * _SEED_FACTOR + self._step * _STEP_FACTOR
-        self._step += 1
+        step = self.steps_taken
+        value = self.seed * _SEED_FACTOR + step * _STEP_FACTOR
         self.step += 1
+        self._step = step + 1
         # Seeds are 64 bits; the sign bit is left out.
         value = (value ^ (value >> 31)) & (2**63 - 1)
         return torch.Generator(device).manual_seed(value)

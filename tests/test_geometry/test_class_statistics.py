@@ -388,21 +388,49 @@ def test_large_banks_are_read_in_pieces(monkeypatch):
     whole = ClassStatistics(3, 6)
     whole.accumulate(features, labels)
     whole.update()
-    monkeypatch.setattr('mmgeom.geometry.class_statistics._MAX_ENTRIES', 30)
+    monkeypatch.setattr('mmgeom.geometry.feature_bank._MAX_ENTRIES', 30)
     pieces = ClassStatistics(3, 6)
     pieces.accumulate(features, labels)
-    sizes = [len(rows) for rows, _ in pieces._pieces()]
+    bank = pieces._bank.pieces(6, torch.device('cpu'))
+    sizes = [len(rows) for rows, _ in bank]
     assert max(sizes) == 5
     assert sum(sizes) == 54
     pieces.update()
     assert_close(pieces, [getattr(whole, name) for name in NAMES[:4]], 1e-6)
 
 
+def test_pieces_hold_small_batches_together(monkeypatch):
+    monkeypatch.setattr('mmgeom.geometry.feature_bank._MAX_ENTRIES', 60)
+    features, labels = clusters([40, 1, 13])
+    statistics = ClassStatistics(3, 6)
+    for some in torch.arange(54).split(4):
+        statistics.accumulate(features[some], labels[some])
+    start = 0
+    for rows, label in statistics._bank.pieces(6, torch.device('cpu')):
+        # Two of four fit into ten.
+        assert len(rows) == min(8, 54 - start)
+        own = slice(start, start + len(rows))
+        torch.testing.assert_close(rows, features[own], atol=HALF, rtol=0)
+        assert torch.equal(label, labels[own])
+        start += len(rows)
+    assert start == 54
+
+
+def test_wide_angles():
+    features = torch.eye(3)[[0, 0, 0, 1, 2]]
+    features[4] = -features[0]
+    labels = torch.zeros(5, dtype=torch.int64)
+    expected = slow_statistics(features, labels, 1, alpha=1.0)
+    assert expected[1] > 2.5
+    statistics = collected(features, labels, 1, alpha=1.0)
+    assert_close(statistics, expected, 1e-6)
+
+
 def test_features_are_kept_in_half_precision_without_graph():
     statistics = ClassStatistics(2, 6)
     features, labels = clusters([9, 5])
     statistics.accumulate(features.requires_grad_(), labels)
-    rows, _ = statistics._bank[0]
+    ((rows, _),) = statistics._bank._batches
     assert rows.dtype == torch.float16
     assert not rows.requires_grad
     assert set(statistics.state_dict()) == set(NAMES)

@@ -1,8 +1,10 @@
 # Copyright (c) mmgeom contributors. Licensed under Apache-2.0.
 """The benchmark scripts run and write what they print."""
 
+import importlib
 import json
 import math
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,3 +62,139 @@ def test_losses(name, tmp_path, command):
         times = [value for key, value in row.items() if key.endswith('_ms')]
         assert times
         assert all(value > 0 for value in times if value != '-')
+
+
+def test_class_statistics(tmp_path, command):
+    command(
+        'python',
+        BENCHMARKS / 'class_statistics.py',
+        '--smoke',
+        '--json',
+        'rows.json',
+        cwd=tmp_path,
+    )
+    (row,) = json.loads((tmp_path / 'rows.json').read_text())['rows']
+    total = row['means_ms'] + row['update_ms']
+    assert row['ratio'] == pytest.approx(total / row['read_ms'])
+    assert row['sum_ratio'] == pytest.approx(total / row['sum_ms'])
+    assert row['update_ratio'] == pytest.approx(
+        row['update_ms'] / row['read_ms']
+    )
+
+
+def test_quickstart(tmp_path, command):
+    command(
+        'python',
+        BENCHMARKS / 'quickstart.py',
+        '--smoke',
+        '--device',
+        'cpu',
+        '--json',
+        'rows.json',
+        cwd=tmp_path,
+    )
+    (row,) = json.loads((tmp_path / 'rows.json').read_text())['rows']
+    assert row['epochs'] == 1
+    assert row['time_ratio'] == pytest.approx(
+        row['samples_s'] / row['batched_s']
+    )
+
+
+def test_run_all_writes_a_page(tmp_path, command):
+    result = command(
+        'python',
+        BENCHMARKS / 'run_all.py',
+        *('--smoke', '--threads', '1', '--only', 'head_step', 'growth'),
+        *('--output', 'docs/performance.md', '--json', 'all.json'),
+        cwd=tmp_path,
+    )
+    content = json.loads((tmp_path / 'all.json').read_text())
+    page = (tmp_path / 'docs' / 'performance.md').read_text()
+    scripts = [part['script'] for part in content['results']]
+    assert scripts == ['head_step', 'growth', 'growth']
+    for part in content['results']:
+        assert f'## {part["title"]}\n' in page
+    heads = content['results'][0]['rows']
+    assert [row['head'] for row in heads] == ['NCMC', 'SETF', 'RBL']
+    for row, aim in zip(heads, content['aims'], strict=True):
+        assert row['ratio'] == pytest.approx(row['own_ms'] / row['linear_ms'])
+        assert aim['measured'] == row['ratio']
+        assert f'| {aim["measured"]:.2f} | {aim["result"]} |' in page
+    assert aim['result'] in result.stdout
+    assert f'| PyTorch | {torch.__version__} |' in page
+    assert '| threads | 1 |' in page
+    assert 'images/growth.png' in page
+    picture = tmp_path / 'docs' / 'images' / 'growth.png'
+    assert picture.read_bytes()[1:4] == b'PNG'
+
+
+def test_run_all_says_which_benchmark_failed(tmp_path, command):
+    result = command(
+        'python',
+        BENCHMARKS / 'run_all.py',
+        *('--smoke', '--device', 'nowhere', '--only', 'growth'),
+        cwd=tmp_path,
+        check=False,
+    )
+    assert result.returncode == 1
+    assert 'growth.py failed with status 1' in result.stderr
+
+
+@pytest.fixture
+def load(monkeypatch):
+    """Import a benchmark script by its name."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    known = set(sys.modules)
+    yield importlib.import_module
+    for name in set(sys.modules) - known:
+        if (BENCHMARKS / f'{name}.py').exists():
+            del sys.modules[name]
+
+
+def test_aims_are_compared_with_what_was_measured(load):
+    run_all = load('run_all')
+    rows = [
+        dict(head='NCMC', ratio=1.03),
+        dict(head='SETF', ratio=1.021),
+        dict(head='other', ratio=9.0),
+    ]
+    results = [
+        dict(script='head_step', rows=rows),
+        dict(script='srl', rows=[dict(N=437_513, ratio=1.0)]),
+    ]
+    aims = run_all.check_aims(results)
+    assert [aim['result'] for aim in aims] == ['met', 'missed']
+    assert [aim['measured'] for aim in aims] == [1.03, 1.021]
+
+
+def test_every_benchmark_is_run(load):
+    run_all = load('run_all')
+    scripts = {path.stem for path in BENCHMARKS.glob('*.py')}
+    known = {benchmark.script for benchmark in run_all.BENCHMARKS}
+    assert known == scripts - {'harness', 'machine', 'run_all'}
+    assert {aim.script for aim in run_all.AIMS} <= known
+
+
+def test_exponents_of_growth(load):
+    growth = load('growth')
+    rows = [
+        dict(size=10, time_ms=1.0, memory_mb=0.0),
+        dict(size=20, time_ms=4.0, memory_mb=3.0),
+        dict(size=60, time_ms=12.0, memory_mb=3.0),
+    ]
+    growth.add_exponents(rows)
+    assert [row['time_exponent'] for row in rows[1:]] == pytest.approx([2, 1])
+    # The first is not known.
+    assert [row['memory_exponent'] for row in rows] == ['-', '-', 0]
+
+
+def test_warm_up_round_is_not_timed(load):
+    harness = load('harness')
+    calls = []
+    steps = dict(first=lambda: calls.append(1), second=lambda: calls.append(2))
+    times = harness.paired_times(steps, 2, 'cpu')
+    assert calls == [1, 2] * 3
+    assert set(times) == {'first', 'second'}
+    calls.clear()
+    harness.paired_times(steps, 2, 'cpu', warm_up=False)
+    assert calls == [1, 2] * 2

@@ -34,20 +34,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def paired_times(
-    steps: Mapping[str, Callable[[], Any]], repeats: int, device: str
+    steps: Mapping[str, Callable[[], Any]],
+    repeats: int,
+    device: str,
+    warm_up: bool = True,
 ) -> dict[str, float]:
     """Median seconds of each step; the steps take turns.
 
     Args:
         steps (Mapping[str, Callable]): What to time.
-        repeats (int): Rounds; a warm-up round comes first.
+        repeats (int): Timed rounds.
         device (str): ``'cuda'`` waits for the device around each step.
+        warm_up (bool): Whether a round that is not timed comes first.
+            Defaults to True.
 
     Returns:
         dict[str, float]: Median of each step in seconds.
     """
     times: dict[str, list[float]] = {name: [] for name in steps}
-    for repeat in range(repeats + 1):
+    for repeat in range(not warm_up, repeats + 1):
         for name, step in steps.items():
             seconds = _seconds(step, device)
             if repeat:
