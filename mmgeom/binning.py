@@ -13,7 +13,10 @@ class LabelBins:
     """Intervals that divide the range of a regression label.
 
     Bin ``k`` holds the values in ``[edges[k], edges[k + 1])``; the last bin
-    holds its right edge too.
+    holds its right edge too. Edges and centers that differ from a decimal of
+    12 digits by rounding only, such as ``6 * 0.1``, are that decimal, so that
+    a label 0.6 lies to the right of an edge at 0.6 however it was computed,
+    and in float32 as well.
 
     Args:
         edges (Sequence[float]): K + 1 strictly increasing finite edges.
@@ -30,7 +33,7 @@ class LabelBins:
         edges: Sequence[float],
         centers: Sequence[float] | None = None,
     ) -> None:
-        self.edges = torch.as_tensor(edges, dtype=torch.float64)
+        self.edges = _without_rounding(edges)
         if (
             self.edges.ndim != 1
             or len(self.edges) < 2
@@ -45,7 +48,7 @@ class LabelBins:
         if centers is None:
             self.centers = (left + right) / 2
         else:
-            self.centers = torch.as_tensor(centers, dtype=torch.float64)
+            self.centers = _without_rounding(centers)
         if (
             self.centers.shape != left.shape
             or not ((self.centers >= left) & (self.centers <= right)).all()
@@ -143,7 +146,7 @@ class LabelBins:
         limits = np.array([lowest, highest])
         first, last = np.floor((limits - origin) / width + 0.5)
         steps = np.arange(first - 1, last + 3)
-        edges = origin + width * (steps - 0.5)
+        edges = _without_rounding(origin + width * (steps - 0.5)).numpy()
         low, high = np.searchsorted(edges, limits, side='right') - 1
         centers = origin + width * steps[low : high + 1]
         return cls(edges[low : high + 2], centers)
@@ -205,3 +208,29 @@ class LabelBins:
             dict: Lists of numbers.
         """
         return dict(edges=self.edges.tolist(), centers=self.centers.tolist())
+
+
+def _without_rounding(numbers: Sequence[float]) -> Tensor:
+    """Numbers as they were meant, without errors of rounding.
+
+    Args:
+        numbers (Sequence[float]): Shape ``(N,)``; not finite ones are kept.
+
+    Returns:
+        Tensor: float64.
+    """
+    values = np.array(numbers, dtype=np.float64)
+    finite = values[np.isfinite(values)]
+    largest = np.abs(finite).max(initial=0.0)
+    if largest == 0 or values.ndim != 1:
+        return torch.from_numpy(values)
+    digits = 11 - int(np.floor(np.log10(largest)))
+    decimal = np.array([round(value, digits) for value in finite.tolist()])
+    # A few operations, each of which errs by half a unit in the last place.
+    close = np.abs(decimal - finite) <= 4 * np.spacing(largest)
+    rounded = values.copy()
+    rounded[np.isfinite(values)] = np.where(close, decimal, finite)
+    # Numbers that differ stay different.
+    if np.any((np.diff(rounded) <= 0) & (np.diff(values) > 0)):
+        rounded = values
+    return torch.from_numpy(rounded)

@@ -414,7 +414,8 @@ def _checked_values(values: Any) -> np.ndarray:
     if array.ndim != 1:
         raise ValueError(
             'a label distribution over bins needs one target a sample, got '
-            f'targets of shape {array.shape}.'
+            f'targets of shape {array.shape}: leave out the bins, without '
+            'which several targets are trained on.'
         )
     if array.size == 0:
         raise ValueError(

@@ -51,6 +51,21 @@ def dataset_values(dataset: Any) -> np.ndarray:
     return _copied(_cached(dataset, _leaf_values))
 
 
+def has_several_targets(dataset: Any) -> bool:
+    """Whether each sample has several regression targets.
+
+    Args:
+        dataset (Any): A dataset or a wrapper of datasets.
+
+    Returns:
+        bool: False for a dataset of classes, too.
+    """
+    try:
+        return dataset_values(dataset).ndim > 1
+    except TypeError:
+        return False
+
+
 def dataset_inputs(dataset: Any) -> np.ndarray:
     """Input rows of all samples of a tabular dataset.
 

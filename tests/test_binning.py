@@ -90,6 +90,36 @@ def test_edges():
     assert repr(bins) == 'LabelBins(2 bins over [0, 10])'
 
 
+def test_edges_without_errors_of_rounding():
+    computed = [0.1 * k for k in range(51)]
+    decimal = [k / 10 for k in range(51)]
+    assert computed != decimal
+    bins = LabelBins(computed)
+    assert bins.edges.tolist() == decimal
+    assert bins.index(decimal[:-1]).tolist() == list(range(50))
+    large = LabelBins([1e6 + 0.1 * k for k in range(30)])
+    assert large.edges.tolist() == [(10**7 + k) / 10 for k in range(30)]
+    shifted = LabelBins.from_spec([], width=0.2, start=-0.1, stop=0.7)
+    assert shifted.edges.tolist() == [-0.2, 0.0, 0.2, 0.4, 0.6, 0.8]
+
+
+@pytest.mark.parametrize(
+    'edges',
+    [
+        [0, 1 / 3, 2 / 3, 1],
+        [np.log(k) for k in range(1, 9)],
+        [1.0, 1.0 + 1e-13, 1.0 + 3e-13],
+        [1.0, 1.0 + 4e-16, 1.0 + 9e-16],
+        [-5e-324, 0, 5e-324],
+        [1e300, 1.5e300, 1.7e308],
+        np.linspace(-1, 1, 8, dtype=np.float32),
+    ],
+)
+def test_other_edges_are_kept(edges):
+    bins = LabelBins(edges)
+    assert bins.edges.tolist() == [float(edge) for edge in edges]
+
+
 def test_round_trip_through_json():
     bins = LabelBins.from_spec([0.1, 2.3], width=0.1)
     again = LabelBins(**json.loads(json.dumps(bins.to_dict())))

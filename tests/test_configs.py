@@ -277,7 +277,9 @@ def test_training_step(name):
     assert num_views == (3 if name in CONTRASTIVE else 1)
     model.train()
     for epoch in range(2):
-        data = random_batch(name, cfg, num_views)
+        # Or the preprocessor makes the views.
+        given = 1 if 'views' in cfg.data_preprocessor else num_views
+        data = random_batch(name, cfg, given)
         call(model, 'before_epoch', epoch, cfg.train_cfg.get('max_epochs', 2))
         data = model.data_preprocessor(data, training=True)
         losses = model(**data, mode='loss')
@@ -433,7 +435,11 @@ def test_data(name, data_folder, trusted, monkeypatch):
             innermost.num_samples = 40
         dataset = DATASETS.build(loader.dataset)
         assert len(dataset) > 0
-        views = 3 if mode == 'train' and name in CONTRASTIVE else 1
+        # Or the preprocessor makes the views.
+        contrasted = name in CONTRASTIVE and 'views' not in (
+            cfg.data_preprocessor
+        )
+        views = 3 if mode == 'train' and contrasted else 1
         for index in (0, len(dataset) - 1):
             check_item(dataset[index], cfg, views)
         sampler = DATA_SAMPLERS.build(

@@ -12,6 +12,7 @@ import mmgeom  # noqa: F401  makes `mmgeom::` bases readable
 from mmgeom.apis.launch import (
     add_common_arguments,
     build_runner,
+    end_process,
     leave_processes,
     load_config,
 )
@@ -120,3 +121,4 @@ def main() -> None:
 
 if __name__ == '__main__':
     main()
+    end_process()

@@ -96,8 +96,14 @@ def _claim(folder: Path, recipe: dict) -> None:
         note.write_text(json.dumps(recipe, indent=2))
     known = json.loads(note.read_text())
     if known != recipe:
+        changed = [
+            f'{name} {known.get(name)} instead of {value}'
+            for name, value in recipe.items()
+            if known.get(name) != value
+        ]
         raise RuntimeError(
-            f'{folder} holds a run of {known}: give another --work-dir.'
+            f'{folder} holds a run of another recipe '
+            f'({"; ".join(changed)}): give another --work-dir.'
         )
 
 
@@ -142,7 +148,9 @@ def _call(
             stderr=subprocess.STDOUT,
         )
     if done.returncode:
-        raise RuntimeError(f'{script} failed, see {folder / script}.log.')
+        path = folder / f'{script}.log'
+        lines = path.read_text().strip().splitlines() or ['no output']
+        raise RuntimeError(f'{script} failed, see {path}: {lines[-1]}')
 
 
 def summarize(results: list[dict]) -> list[list[str]]:

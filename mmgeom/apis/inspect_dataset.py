@@ -17,6 +17,7 @@ from mmgeom.labels import (
     dataset_num_classes,
     dataset_values,
     flat_labels,
+    has_several_targets,
 )
 from mmgeom.registry import DATASETS
 from mmgeom.visualization.bin_table import bin_table
@@ -108,6 +109,7 @@ def inspect_dataset(cfg: Config | str | Path) -> DatasetInspection:
     with DefaultScope.overwrite_default_scope(scope):
         dataset = DATASETS.build(loader['dataset'])
         if bins is None:
+            _refuse_several_targets(dataset)
             inspection = _inspect_training_classes(cfg, dataset, groups)
         else:
             inspection = _inspect_training_bins(cfg, dataset, bins, groups)
@@ -151,6 +153,18 @@ def one_sentence(error: Exception) -> str:
     # The text of a KeyError is the quoted form of its message.
     text = error.args[0] if isinstance(error, KeyError) else error
     return ' '.join(str(text).split()) or type(error).__name__
+
+
+def _refuse_several_targets(dataset: Any) -> None:
+    try:
+        dataset_labels(dataset)
+    except TypeError as error:
+        if not has_several_targets(dataset):
+            raise
+        raise ValueError(
+            'the training data have several targets a sample, of which there '
+            'is no label distribution to inspect: train as it is.'
+        ) from error
 
 
 def _inspect_training_bins(

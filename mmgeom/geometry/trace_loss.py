@@ -102,8 +102,10 @@ class TraceLoss(nn.Module):
             ('lambda_con', lambda_con),
             ('homo_var', homo_var),
         ):
-            if not value >= 0:
-                raise ValueError(f'{name} must not be negative, got {value}.')
+            if not 0 <= value < float('inf'):
+                raise ValueError(
+                    f'{name} must not be negative or infinite, got {value}.'
+                )
         self.num_bins = num_bins
         self.lambda_e = lambda_e
         self.lambda_h = lambda_h

@@ -344,3 +344,15 @@ def test_script(dataset, tmp_path):
     assert 'nowhere.txt' in result.stderr
     assert 'Traceback' not in result.stderr
     assert not out.exists()
+
+
+def test_several_targets_have_no_distribution():
+    dataset = dict(type='mmgeom.TabularDataset', source='sklearn:linnerud')
+    cfg = Config(
+        dict(
+            default_scope='mmpretrain',
+            train_dataloader=dict(dataset=dataset),
+        )
+    )
+    with pytest.raises(ValueError, match='several targets a sample, of which'):
+        inspect_dataset(cfg)

@@ -26,6 +26,9 @@ class DiaryHead(LinearHead):
     def before_epoch(self, epoch, max_epochs):
         self.diary.append(('before', self.steps, epoch, max_epochs))
 
+    def forget_epoch(self):
+        self.forgotten = self.steps
+
     def after_epoch(self, epoch):
         self.diary.append(('after', self.steps, epoch))
         self.closed += 1
@@ -62,6 +65,7 @@ def test_epochs(train, tmp_path, load):
         ('before', length, 1, 2),
         ('after', 2 * length, 1),
     ]
+    assert head.forgotten == length
     # The work of an epoch is in the checkpoint of that epoch.
     state = load(tmp_path / 'epoch_1.pth')['state_dict']
     assert state['head.closed'] == 1
@@ -115,6 +119,8 @@ def test_iterations(train, runner_config, tmp_path):
         ('before', 2, 2, 3),
     ]
     assert head.closed == 2
+    # Not what was collected before iteration 6, in the middle of an epoch.
+    assert head.forgotten == 2
 
 
 def test_training_from_weights_starts_anew(train, tmp_path):

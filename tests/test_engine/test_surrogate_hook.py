@@ -12,6 +12,7 @@ from mmpretrain.structures import DataSample
 from torch import nn
 
 from mmgeom.engine.hooks.surrogate_hook import SurrogateHook
+from mmgeom.geometry import StepGenerator
 from mmgeom.models.data_preprocessors.tabular_data_preprocessor import (
     TabularDataPreprocessor,
 )
@@ -42,6 +43,22 @@ class Rows(torch.utils.data.Dataset):
 
     def get_gt_values(self):
         return self.y.double().numpy()
+
+
+class Noise(TabularDataPreprocessor):
+    """Draws as the preprocessor of batches of images does."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.steps = StepGenerator(5)
+
+    def forward(self, data, training=False):
+        data = super().forward(data, training)
+        if training:
+            x = data['inputs']
+            noise = torch.randn(x.shape, generator=self.steps('cpu'))
+            data['inputs'] = x + noise
+        return data
 
 
 class Body(nn.Module):
@@ -263,6 +280,19 @@ def test_training_goes_on_as_without(tmp_path):
         assert torch.equal(one, two)
     means = [m.backbone.layers[1].running_mean for m in models]
     assert not torch.equal(*means)
+
+
+def test_augmentations_of_batches_go_on_as_without(tmp_path):
+    """Their step is part of the model."""
+    models = [build_model(warmup_epochs=9) for _ in range(2)]
+    for model in models:
+        model.data_preprocessor = Noise(4, standardize=False)
+    run(tmp_path / 'with', models[0], [EXTRA], epochs=3)
+    run(tmp_path / 'without', models[1], epochs=3)
+    for one, two in zip(*(m.parameters() for m in models), strict=True):
+        assert torch.equal(one, two)
+    steps = [m.data_preprocessor.steps.step for m in models]
+    assert torch.equal(*steps)
 
 
 def test_interval(tmp_path, monkeypatch):

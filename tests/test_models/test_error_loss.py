@@ -31,6 +31,7 @@ def plain(kind, error, delta):
 @pytest.mark.parametrize('delta', [0.3, 1.0, 2.5])
 @pytest.mark.parametrize('columns', [1, 3])
 def test_value(kind, delta, columns):
+    options = dict(delta=delta) if kind in ('huber', 'smooth_l1') else {}
     pred, target = pair(columns=columns)
     rows = torch.tensor(
         [
@@ -39,11 +40,11 @@ def test_value(kind, delta, columns):
         ],
         dtype=torch.float64,
     )
-    loss = ErrorLoss(kind, delta=delta, loss_weight=2.0)
+    loss = ErrorLoss(kind, **options, loss_weight=2.0)
     assert_close(loss(pred, target), 2 * rows.mean())
     assert_close(loss(pred, target, reduction_override='sum'), 2 * rows.sum())
     assert_close(loss(pred, target, reduction_override='none'), 2 * rows)
-    none = ErrorLoss(kind, delta=delta, reduction='none')
+    none = ErrorLoss(kind, **options, reduction='none')
     assert_close(none(pred, target), rows)
     assert_close(loss(pred, target, avg_factor=7), 2 * rows.sum() / 7)
     weight = torch.tensor([0.0, 1.0, 2.0, 0.5, 3.0], dtype=torch.float64)
@@ -59,7 +60,7 @@ def test_gradient_is_that_of_differences(kind):
     pred, target = pair()
     pred.requires_grad_()
     assert torch.autograd.gradcheck(
-        lambda value: ErrorLoss(kind, delta=0.7)(value, target), (pred,)
+        lambda value: ErrorLoss(kind)(value, target), (pred,)
     )
 
 
@@ -85,8 +86,12 @@ def test_built_by_name():
     'options, message',
     [
         (dict(kind='mae'), r"kind must be one of .* got 'mae'"),
-        (dict(delta=0.0), 'delta must be positive and finite, got 0.0'),
-        (dict(delta=float('nan')), 'delta must be positive'),
+        (
+            dict(kind='huber', delta=0.0),
+            'delta must be positive and finite, got 0.0',
+        ),
+        (dict(delta=0.5), "delta=0.5 means nothing to kind='mse'"),
+        (dict(kind='huber', delta=float('nan')), 'delta must be positive'),
         (dict(reduction='max'), "reduction must be .* got 'max'"),
     ],
 )

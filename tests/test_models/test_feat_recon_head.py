@@ -262,23 +262,39 @@ def test_new_training_forgets():
     'options, message',
     [
         (dict(alpha=0.0), r'\(0, 1\]'),
-        (dict(q=0), 'q must be at least 1, got 0'),
+        (dict(q=0), 'q must be a whole number of at least 1, got 0'),
+        (dict(q=1.5), 'q must be a whole number of at least 1, got 1.5'),
+        (dict(max_gen=None), 'max_gen must be a whole number .* got None'),
+        (dict(tau_T=0), 'tau_T must be at least 1, got 0'),
         (dict(gamma=1.5), r'gamma must lie in \[0, 1\], got 1.5'),
         (dict(tau_minus=0.0), 'tau_minus must be positive'),
         (dict(tau_plus=0.05), 'must not be below tau_minus=0.1, got 0.05'),
         (dict(sampler='cap'), "sampler must be one of 'truncnorm'"),
         (dict(gen_mode='all'), "gen_mode must be one of 'fill'"),
         (dict(gen_number=3), "gen_number=3 is for gen_mode='const'"),
-        (dict(start_epoch=0), 'start_epoch must be at least 1, got 0'),
+        (dict(start_epoch=0), 'start_epoch must be a whole number .* got 0'),
         (dict(feature_store='disk'), "store must be 'exact' or 'stream'"),
         (dict(stat_momentum=2.0), r'must lie in \[0, 1\], got 2.0'),
         (dict(head_rule='median'), 'median'),
         (dict(groups=dict(by='luck')), 'luck'),
+        (
+            dict(groups=dict(by='given', groups=dict(head=[0], few=[3]))),
+            'named many, medium, few, got head, few: rename them',
+        ),
     ],
 )
 def test_mistakes(options, message):
     with pytest.raises(ValueError, match=message):
         make(**options)
+
+
+def test_groups_of_the_log_may_leave_one_out():
+    groups = dict(by='given', groups=dict(few=[2, 3], many=[0]))
+    losses = trained(groups=groups).loss(*batch())
+    # Both views: 8, 4, 2 and 2 features of the classes.
+    used = [float(losses[f'synthetic_{g}']) for g in ('many', 'medium')]
+    assert used == [0, 0]
+    assert losses['synthetic_few'] == 6 + 6
 
 
 def test_other_number_of_classes():

@@ -116,6 +116,24 @@ def test_mixup_trains_on_mixtures_of_targets(kind, monkeypatch):
     assert_close(losses['loss'], expected)
 
 
+@pytest.mark.parametrize('place', ['model', 'data preprocessor'])
+def test_mixup_is_refused_where_targets_need_bins(place):
+    augments = dict(augments=dict(type='Mixup', alpha=1.0))
+    head = dict(type='mmgeom.SRLHead', in_channels=10, num_bins=4)
+    options = dict(head=head, train_cfg=augments)
+    if place == 'data preprocessor':
+        options = dict(
+            head=head,
+            data_preprocessor=ROWS['data_preprocessor']
+            | dict(batch_augments=augments),
+        )
+    with (
+        DefaultScope.overwrite_default_scope('mmpretrain'),
+        pytest.raises(ValueError, match='SRLHead cannot place mixed targets'),
+    ):
+        MODELS.build(copy.deepcopy(ROWS) | options)
+
+
 def test_test_time_augmentation_averages_numbers():
     model = build(ROWS).eval()
     one, two = batch(ROWS)[0], batch(ROWS)[0]

@@ -378,6 +378,22 @@ def test_bins_are_those_of_the_counts(values):
         assert outside.tolist() == [0, len(bins) - 1]
 
 
+def test_bins_of_labels_on_computed_edges():
+    """3 * 0.1 is a little above 0.3, and the same number in float32."""
+    values = np.array([k / 5 for k in range(26)])
+    for spec in (
+        dict(edges=[0.1 * k for k in range(51)]),
+        dict(width=0.4),
+        dict(width=0.4, start=0.2),
+    ):
+        distribution = LabelDistribution.from_values(values, spec)
+        head = SRLHead(3, len(distribution), proj_dim=0)
+        head.set_label_distribution(distribution)
+        found = head.trace.bin_index(torch.tensor(values).float())
+        assert torch.equal(found, distribution.bins.index(values)), spec
+        assert (head.trace.counts[found] > 0).all()
+
+
 def test_a_bin_without_data_takes_no_part():
     """Not even when a label that something changed falls into it."""
     head, x, target = random_case(empty=(0,))
@@ -612,6 +628,14 @@ def test_an_argument_wins_over_the_preset():
     assert head.loss_module.kind == 'huber' and head.scale_targets
 
 
+def test_the_papers_form_with_the_preset_of_the_code():
+    head = SRLHead(8, 5, preset='agedb_code', homo_mode='paper')
+    assert head.trace.homogeneity['mode'] == 'paper'
+    assert head.trace.homogeneity['variance_weight'] == 0
+    with pytest.raises(ValueError, match="variance_weight belongs to mode='c"):
+        SRLHead(8, 5, preset='agedb_code', homo_mode='paper', homo_var=0.1)
+
+
 def test_any_regression_loss():
     class Cube(nn.Module):
         def forward(self, pred, target):
@@ -667,8 +691,11 @@ def test_is_registered():
         (dict(num_targets=2), 'one-dimensional labels'),
         (dict(num_bins=1), 'num_bins of at least 2, got 1'),
         (dict(preset='age'), "preset must be one of .* got 'age'"),
-        (dict(lambda_e=-1.0), 'lambda_e must not be negative, got -1.0'),
-        (dict(lambda_h=-1.0), 'lambda_h must not be negative'),
+        (
+            dict(lambda_e=-1.0),
+            'lambda_e must not be negative or infinite, got -1.0',
+        ),
+        (dict(lambda_h=float('inf')), 'lambda_h must not be negative'),
         (dict(lambda_con=float('nan')), 'lambda_con must not be negative'),
         (dict(temperature=0.0), 'temperature must be positive, got 0.0'),
         (dict(num_points=0), 'positive num_points, got 0'),

@@ -23,6 +23,9 @@ class EpochHook(Hook):
 
     * ``before_epoch(epoch, max_epochs)``, called when an epoch starts, and
       when a resumed run goes on inside one; epochs count from 0;
+    * ``forget_epoch()``, called before it when the epoch starts with its first
+      sample, to forget what was collected of an epoch that was cut short: an
+      epoch-based run that is resumed inside an epoch sees all of it again;
     * ``after_epoch(epoch)``, called when it ends, before the checkpoint of
       that epoch is written;
     * ``reset_epochs()``, called once before training unless a run is
@@ -54,6 +57,7 @@ class EpochHook(Hook):
             runner (Runner): The runner.
         """
         if _counts_epochs(runner):
+            self._call(runner, 'forget_epoch')
             self._call(runner, 'before_epoch', runner.epoch, runner.max_epochs)
         else:
             self._start_epoch_of_iterations(runner)
@@ -105,6 +109,8 @@ class EpochHook(Hook):
 
     def _start_epoch_of_iterations(self, runner: Runner) -> None:
         length = epoch_length(runner)
+        if runner.iter % length == 0:
+            self._call(runner, 'forget_epoch')
         epochs = math.ceil(runner.max_iters / length)
         self._call(runner, 'before_epoch', runner.iter // length, epochs)
 

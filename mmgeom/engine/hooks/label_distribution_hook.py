@@ -11,6 +11,7 @@ from mmpretrain.models.heads import ClsHead
 from mmpretrain.models.utils import ClsDataPreprocessor
 
 from mmgeom.distribution import LabelDistribution
+from mmgeom.labels import has_several_targets
 from mmgeom.registry import DATASETS, HOOKS
 from mmgeom.visualization.tables import distribution_table
 
@@ -32,7 +33,8 @@ class LabelDistributionHook(Hook):
     takes it from the checkpoint, so that shot groups always come from the
     training data. Testing a checkpoint without one counts the training
     dataset of the config. A runner whose model has no head and asks for no
-    labels is left alone.
+    labels is left alone, and so is a regression of several targets a sample,
+    of which there is no distribution, unless ``bins`` are given.
 
     Args:
         bins (dict, optional): Bins of a regression label, the arguments of
@@ -74,7 +76,9 @@ class LabelDistributionHook(Hook):
         """
         if not _uses_labels(runner):
             return
-        distribution = self._read(runner.train_loop.dataloader.dataset)
+        distribution = self._read_of(runner)
+        if distribution is None:
+            return
         if self.bins is None:
             self._check_classes(runner, distribution)
         self._check_evaluation(runner, distribution, 'val')
@@ -90,8 +94,10 @@ class LabelDistributionHook(Hook):
             runner (Runner): The runner.
             checkpoint (dict): Extended in place.
         """
-        if _uses_labels(runner):
-            distribution = self._read(runner.train_loop.dataloader.dataset)
+        if not _uses_labels(runner):
+            return
+        distribution = self._read_of(runner)
+        if distribution is not None:
             checkpoint[CHECKPOINT_KEY] = distribution.to_dict()
 
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
@@ -141,8 +147,20 @@ class LabelDistributionHook(Hook):
         rules = [getattr(m, 'groups', None) for m in _metrics(runner, 'val')]
         return self.groups or next((rule for rule in rules if rule), {})
 
-    def _read(self, dataset: Any) -> LabelDistribution:
-        return LabelDistribution.from_dataset(dataset, bins=self.bins)
+    def _read_of(self, runner: Runner) -> LabelDistribution | None:
+        return self._read(runner, runner.train_loop.dataloader.dataset)
+
+    def _read(self, runner: Runner, dataset: Any) -> LabelDistribution | None:
+        """None for several targets a sample, if the model needs none."""
+        try:
+            return LabelDistribution.from_dataset(dataset, bins=self.bins)
+        except TypeError:
+            needed = _modules(runner, 'set_label_distribution')
+            if self.bins is not None or needed:
+                raise
+            if not has_several_targets(dataset):
+                raise
+            return None
 
     def _check_classes(
         self, runner: Runner, distribution: LabelDistribution
@@ -180,7 +198,7 @@ class LabelDistributionHook(Hook):
     def _check_unchanged(
         self, runner: Runner, saved: LabelDistribution
     ) -> None:
-        current = self._read(runner.train_loop.dataloader.dataset)
+        current = self._read_of(runner)
         if current != saved:
             raise ValueError(
                 'cannot resume: the training data of the checkpoint had '
@@ -211,7 +229,7 @@ class LabelDistributionHook(Hook):
     def _read_training_data(self, runner: Runner) -> LabelDistribution | None:
         """Read what is trained on, or would be; a failure only warns."""
         if isinstance(runner._train_loop, BaseLoop):
-            return self._read(runner._train_loop.dataloader.dataset)
+            return self._read_of(runner)
         loader = runner.cfg.get('train_dataloader')
         if not loader:
             return None
@@ -224,7 +242,7 @@ class LabelDistributionHook(Hook):
             dataset = loader['dataset']
             if isinstance(dataset, dict):
                 dataset = DATASETS.build(dataset)
-            return self._read(dataset)
+            return self._read(runner, dataset)
         # Testing goes on without, whatever a reader raises for lack of data.
         except Exception as error:
             print_log(

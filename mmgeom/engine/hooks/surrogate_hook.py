@@ -11,6 +11,7 @@ from mmengine.hooks import Hook
 from mmengine.runner import EpochBasedTrainLoop, Runner
 from torch import nn
 
+from mmgeom.geometry.step_generator import StepGenerator
 from mmgeom.registry import HOOKS
 
 from .checkpoint_check_hook import unwrap
@@ -29,7 +30,8 @@ class SurrogateHook(Hook):
     As in that code the model stays in training mode: data augmentation and
     dropout take part, and the running statistics of batch norms, which are
     saved and evaluated with, move on by another epoch of batches. The pass
-    leaves the random generators of this process as they were, and sees the
+    leaves the random generators of this process and those of the model
+    (:class:`~mmgeom.geometry.StepGenerator`) as they were, and sees the
     samples in the order of the epoch, so that training goes on as without it.
 
     The head must offer ``forget_sums()`` and
@@ -96,7 +98,7 @@ class SurrogateHook(Hook):
         model = unwrap(runner.model)
         runner.model.train()
         with (
-            _same_random_state(),
+            _same_random_state(model),
             torch.no_grad(),
             runner.optim_wrapper.optim_context(runner.model),
         ):
@@ -111,15 +113,22 @@ def _head(runner: Runner) -> nn.Module | None:
 
 
 @contextmanager
-def _same_random_state() -> Iterator[None]:
-    """Leave the generators of this process as they are."""
+def _same_random_state(model: nn.Module) -> Iterator[None]:
+    """Leave the generators of this process and the model as they are."""
     devices = []
     if torch.cuda.is_available():
         devices.append(torch.cuda.current_device())
     python, numpy = random.getstate(), np.random.get_state()
+    steps = {
+        module: module.steps_taken
+        for module in model.modules()
+        if isinstance(module, StepGenerator)
+    }
     try:
         with torch.random.fork_rng(devices):
             yield
     finally:
         random.setstate(python)
         np.random.set_state(numpy)
+        for module, step in steps.items():
+            module.go_to(step)

@@ -258,14 +258,14 @@ class ShotError(ShotMetric):
                 logger='current',
                 level=logging.WARNING,
             )
-        if self.group_by is None:
-            self._warn_without_distribution()
-        if not masks and self.label_distribution is not None:
+        if self.group_by is None and pred.shape[1] > 1:
             self._warn_once(
                 'ShotError reports no shot groups, since they need one '
                 f'target a sample and these have {pred.shape[1]}: give '
                 '`group_by` and `intervals` to group by another number.'
             )
+        elif self.group_by is None:
+            self._warn_without_distribution()
         empty = [name for name, mask in masks.items() if not mask.any()]
         if empty:
             self._warn_once(

@@ -90,8 +90,8 @@ class FeatReconHead(ContrastiveHead):
         gen_number (int | None): Synthetic features of a class in each batch
             with ``'const'``. Defaults to None: 1 from 1000 classes on, else
             8.
-        gen_cap (int | None): Largest number of a class with ``'fill'``.
-            Defaults to None, no limit.
+        gen_cap (int | None): Largest number of a class. Defaults to None, no
+            limit.
         gen_classes (str): ``'all'``, or ``'tail'`` for classes that are not
             head classes. Defaults to ``'all'``.
         max_gen (int): Largest number of synthetic features in a batch; of
@@ -115,9 +115,9 @@ class FeatReconHead(ContrastiveHead):
             half precision, ``'stream'`` sums and histograms only. Defaults
             to ``'exact'``.
         groups (dict, optional): Rule of the groups in the log, the arguments
-            of :meth:`~mmgeom.distribution.LabelDistribution.groups`.
-            Defaults to None: more than 100, 20 to 100, fewer than 20
-            samples.
+            of :meth:`~mmgeom.distribution.LabelDistribution.groups`, which
+            names some of ``many``, ``medium`` and ``few``. Defaults to None:
+            more than 100, 20 to 100, fewer than 20 samples.
         seed (int): Seed of the synthetic features. Defaults to 0.
         **kwargs: Arguments of
             :class:`~mmgeom.models.heads.ContrastiveHead`.
@@ -213,16 +213,25 @@ class FeatReconHead(ContrastiveHead):
                 'num_classes to the number of classes in the data.'
             )
         groups = distribution.groups(**self.groups)
+        if not set(groups) <= set(GROUPS):
+            raise ValueError(
+                f'groups of FeatReconHead may be named {", ".join(GROUPS)}, '
+                f'got {", ".join(groups)}: rename them.'
+            )
         self.counts.copy_(distribution.counts)
         self.is_head.copy_(distribution.head_mask(self.head_rule))
         self.group_masks.zero_()
-        for row, name in zip(self.group_masks, GROUPS, strict=True):
-            row[groups[name]] = 1
+        for name, index in groups.items():
+            self.group_masks[GROUPS.index(name), index] = 1
 
     def reset_epochs(self) -> None:
         """Forget statistics and random state before a new training."""
         self.statistics.reset()
         self.generator.reset()
+
+    def forget_epoch(self) -> None:
+        """Forget the features of an epoch that was cut short."""
+        self.statistics.clear()
 
     def before_epoch(self, epoch: int, max_epochs: int) -> None:
         """Set the temperatures, and reconstruct the space anew.
@@ -330,7 +339,9 @@ class FeatReconHead(ContrastiveHead):
             for name, value in zip(GROUPS, used, strict=True)
         }
         valid = space.valid
-        angle = torch.where(valid, space.angle, 0).sum() / valid.sum()
+        angle = torch.where(valid, space.angle, 0).sum()
+        # Means that were borrowed may cancel and leave no class valid.
+        angle = angle / valid.sum().clamp(min=1)
         monitored['angle'] = torch.rad2deg(angle)
         monitored['clipped_caps'] = (space.clipped & valid).sum().float()
         return keys, key_labels, monitored
@@ -386,13 +397,19 @@ class FeatReconHead(ContrastiveHead):
             'gen_number',
             'gen_cap',
             'max_gen',
-            'tau_T',
             'start_epoch',
             'update_interval',
         ):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f'{name} must be at least 1, got {value}.')
+            if value is None and name in ('gen_number', 'gen_cap'):
+                continue
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(
+                    f'{name} must be a whole number of at least 1, got '
+                    f'{value!r}.'
+                )
+        if self.tau_T is not None and not self.tau_T >= 1:
+            raise ValueError(f'tau_T must be at least 1, got {self.tau_T}.')
         if self.gen_number is not None and self.gen_mode != 'const':
             raise ValueError(
                 f"gen_number={self.gen_number} is for gen_mode='const', "

@@ -84,7 +84,8 @@ class SRLHead(RegressorHead):
     by cosines with 0.1 of their variance. The code also starts without
     warm-up and takes the extra pass; that is not part of the preset.
 
-    Targets mixed by Mixup belong to no bin, so leave it out.
+    Targets mixed by Mixup belong to no bin, so that ``ImageRegressor`` refuses
+    batch augmentations with this head.
 
     Source: *Improve Representation for Imbalanced Regression through
     Geometric Constraints* (SRL, CVPR 2025), Eq. 1 to 11.
@@ -107,7 +108,8 @@ class SRLHead(RegressorHead):
             form of the AgeDB code. Defaults to None: ``'paper'``
             (``'cos'``).
         homo_var (float, optional): Weight of the variance in the form
-            ``'cos'``. Defaults to None: 0 (0.1).
+            ``'cos'``. Defaults to None: 0 (0.1, but 0 with
+            ``homo_mode='paper'``).
         loss (dict | nn.Module, optional): The regression loss. Defaults to
             None: mean squared error (absolute error).
         scale_targets (bool, optional): Standardise the targets for the
@@ -137,6 +139,9 @@ class SRLHead(RegressorHead):
         ValueError: When an argument is out of its range, or options exclude
             each other.
     """
+
+    #: Batch augmentations that mix targets are refused.
+    takes_mixed_targets = False
 
     def __init__(
         self,
@@ -207,6 +212,10 @@ class SRLHead(RegressorHead):
             ValueError: When it does not fit.
         """
         self.trace.set_label_distribution(distribution)
+
+    def forget_epoch(self) -> None:
+        """Forget the features of an epoch that was cut short."""
+        self.forget_sums()
 
     def before_epoch(self, epoch: int, max_epochs: int) -> None:
         """Take the number of the epoch.
@@ -320,10 +329,14 @@ def _with_preset(preset: str, given: dict) -> dict:
         raise ValueError(
             f'preset must be one of {list(PRESETS)}, got {preset!r}.'
         )
-    return {
+    chosen = {
         name: PRESETS[preset][name] if value is None else value
         for name, value in given.items()
     }
+    if chosen['homo_mode'] == 'paper' and given['homo_var'] is None:
+        # The variance of the preset belongs to its own form.
+        chosen['homo_var'] = 0.0
+    return chosen
 
 
 def _projector(in_channels: int, dim: int, hidden: int | None) -> nn.Module:

@@ -36,9 +36,10 @@ class ErrorLoss(nn.Module):
     Args:
         kind (str): ``'mse'``, ``'l1'``, ``'huber'`` or ``'smooth_l1'``.
             Defaults to ``'mse'``.
-        delta (float): :math:`\delta` of ``'huber'`` and ``'smooth_l1'``,
-            positive, in units of the targets it is given, which are standard
-            deviations in a head that standardises. Defaults to 1.0.
+        delta (float, optional): :math:`\delta` of ``'huber'`` and
+            ``'smooth_l1'``, positive, in units of the targets it is given,
+            which are standard deviations in a head that standardises. Defaults
+            to None, which means 1.
         reduction (str): ``'none'``, ``'mean'`` or ``'sum'`` over the
             samples. Defaults to ``'mean'``.
         loss_weight (float): Factor of the loss. Defaults to 1.0.
@@ -50,13 +51,19 @@ class ErrorLoss(nn.Module):
     def __init__(
         self,
         kind: str = 'mse',
-        delta: float = 1.0,
+        delta: float | None = None,
         reduction: str = 'mean',
         loss_weight: float = 1.0,
     ) -> None:
         super().__init__()
         if kind not in _KINDS:
             raise ValueError(f'kind must be one of {_KINDS}, got {kind!r}.')
+        if delta is not None and kind in ('mse', 'l1'):
+            raise ValueError(
+                f'delta={delta} means nothing to kind={kind!r}: leave it out, '
+                "or take 'huber' or 'smooth_l1'."
+            )
+        delta = 1.0 if delta is None else delta
         if not 0 < delta < float('inf'):
             raise ValueError(
                 f'delta must be positive and finite, got {delta}.'

@@ -22,7 +22,8 @@ class ImageRegressor(ImageClassifier):
     a model of tabular rows.
 
     Batch augmentations mix targets as they mix inputs: with Mixup the target
-    of a mixture is the mixture of the two targets.
+    of a mixture is the mixture of the two targets. A head whose attribute
+    ``takes_mixed_targets`` is False, such as ``mmgeom.SRLHead``, refuses them.
 
     Args:
         backbone (dict | nn.Module): The backbone.
@@ -41,6 +42,8 @@ class ImageRegressor(ImageClassifier):
 
     Raises:
         TypeError: When the head is one for classes.
+        ValueError: When there are batch augmentations but the head takes no
+            mixed targets.
     """
 
     def __init__(
@@ -72,4 +75,14 @@ class ImageRegressor(ImageClassifier):
                 f'mmgeom.RegressorHead, got {type(self.head).__name__}, '
                 "which predicts classes: use it in mmpretrain's "
                 'ImageClassifier.'
+            )
+        mixes = getattr(self.data_preprocessor, 'batch_augments', None)
+        if mixes is not None and not getattr(
+            self.head, 'takes_mixed_targets', True
+        ):
+            raise ValueError(
+                f'{type(self.head).__name__} cannot place mixed targets in '
+                'label bins, but batch augmentations are given: remove '
+                'augments from model.train_cfg and batch_augments from the '
+                'data preprocessor.'
             )
