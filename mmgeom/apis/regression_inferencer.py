@@ -16,11 +16,18 @@ from mmpretrain.datasets import remove_transform
 from mmpretrain.registry import TRANSFORMS
 from mmpretrain.structures import DataSample
 
+from mmgeom.datasets.tabular_rows import RowEncoder, as_rows, as_table
 from mmgeom.models.data_preprocessors.tabular_data_preprocessor import (
     TabularDataPreprocessor,
 )
 
-from .models import register_models
+from .models import get_model, register_models
+from .trained_model import (
+    load_weights,
+    named_weights,
+    require_regressor,
+    require_statistics,
+)
 
 
 class RegressionInferencer(BaseInferencer):
@@ -32,21 +39,28 @@ class RegressionInferencer(BaseInferencer):
     the config. Arrays of images are taken to be in BGR order, as
     ``cv2.imread`` gives them.
 
+    Where the checkpoint is that of a ``mmgeom.TabularDataset`` of named
+    columns, rows may also be given as in its file: see :meth:`__call__`.
+
     Args:
         model (BaseModel | str | Config): Name of one of our or of
             mmpretrain's models, path of a config file, config, or model. A
             model for images must come from :func:`mmgeom.apis.models
             .get_model`, which keeps the config with it.
-        pretrained (str | bool): Path or address of a checkpoint. Defaults to
-            True, which means the weights that the model's name or the
-            ``load_from`` of the config stands for.
+        pretrained (str | bool): Path or address of a checkpoint, which must
+            have all weights of the model. Defaults to True, which means the
+            weights that the model's name or the ``load_from`` of the config
+            stands for, and for a model that is built those it has.
         device (str | torch.device, optional): Defaults to None, which leaves
             the model where it is.
-        **kwargs: Other arguments of the host's inferencers.
+        **kwargs: ``device_map`` and ``offload_folder`` of the host's
+            inferencers, and settings of a model that is not built.
 
     Raises:
-        ValueError: When there is no model of that name, or the config of a
-            model for images has no test pipeline.
+        TypeError: When the model is not a regressor.
+        ValueError: When there is no model of that name, no trained weights
+            are given, the checkpoint is that of another model, or the config
+            of a model for images has no test pipeline.
 
     Examples:
         >>> predict = RegressionInferencer('model.py', 'epoch_60.pth')
@@ -63,10 +77,25 @@ class RegressionInferencer(BaseInferencer):
         **kwargs: Any,
     ) -> None:
         register_models()
-        if isinstance(model, BaseModel) and not hasattr(model, '_config'):
+        placement = {
+            name: kwargs.pop(name)
+            for name in ('device_map', 'offload_folder')
+            if name in kwargs
+        }
+        given = isinstance(model, BaseModel)
+        if not given:
+            model = get_model(model, **kwargs)
+        require_regressor(model)
+        if pretrained is True and not given:
+            pretrained = named_weights(model)
+        if isinstance(pretrained, str):
+            load_weights(model, pretrained)
+        require_statistics(model)
+        if not hasattr(model, '_config'):
             # A model that a runner built; the base class reads its config.
             model._config = Config()
-        super().__init__(model, pretrained, device, **kwargs)
+        super().__init__(model, False, device, **placement)
+        self.encoder = self._row_encoder()
 
     def __call__(
         self,
@@ -81,7 +110,10 @@ class RegressionInferencer(BaseInferencer):
             inputs (str | np.ndarray | list): For images a path, an array of
                 shape ``(H, W, C)``, a folder, or a list of paths and arrays.
                 For rows of d numbers an array or list of shape ``(d,)`` or
-                ``(N, d)``, or a list of arrays.
+                ``(N, d)``, or a list of arrays. With named columns a row may
+                also be a dict of values by column, or a list of a value for
+                each input column of the file, in its order; categories are
+                then given by their names.
             return_datasamples (bool): Return data samples instead of dicts.
                 Defaults to False.
             batch_size (int): Defaults to 1.
@@ -93,8 +125,8 @@ class RegressionInferencer(BaseInferencer):
             there is one target, ``pred_value``, that float.
 
         Raises:
-            ValueError: When rows have no or different widths, or an image
-                cannot be read.
+            ValueError: When rows have no or different widths, a column is
+                missing, a category is not known, or an image cannot be read.
         """
         return super().__call__(
             inputs, return_datasamples, batch_size, **kwargs
@@ -164,20 +196,35 @@ class RegressionInferencer(BaseInferencer):
     def _inputs_to_list(self, inputs: Any) -> list:
         if not self.is_tabular:
             return super()._inputs_to_list(inputs)
-        if isinstance(inputs, list | tuple):
-            inputs = [_as_array(row) for row in inputs]
-        try:
-            rows = np.asarray(_as_array(inputs), dtype=np.float64)
-        except (TypeError, ValueError) as error:
+        table = as_table(inputs)
+        if table is not None and table.ndim not in (1, 2):
             raise ValueError(
-                f'the inputs are no table of numbers ({error}): give an '
-                'array of shape (d,) or (N, d).'
-            ) from error
-        if rows.ndim not in (1, 2):
-            raise ValueError(
-                f'rows must have shape (d,) or (N, d), got {rows.shape}.'
+                f'rows must have shape (d,) or (N, d), got {table.shape}.'
             )
-        return list(np.atleast_2d(rows))
+        if self.encoder is None:
+            if table is None:
+                raise ValueError(
+                    'the inputs are no table of numbers: give an array of '
+                    'shape (d,) or (N, d). Rows by column name, and names of '
+                    'categories, need a model whose weights are loaded from '
+                    'a checkpoint of mmgeom.TabularDataset.'
+                )
+            return list(np.atleast_2d(table))
+        if table is not None and table.shape[-1] == self.encoder.num_inputs:
+            return list(np.atleast_2d(table))
+        rows = as_rows(inputs)
+        return [self.encoder(row, index) for index, row in enumerate(rows)]
+
+    def _row_encoder(self) -> RowEncoder | None:
+        """How the training file's rows were encoded, if that is known."""
+        if not self.is_tabular:
+            return None
+        metainfo = getattr(self.model, '_dataset_meta', None)
+        encoder = RowEncoder.from_metainfo(metainfo)
+        width = self.model.data_preprocessor.in_channels
+        # A pipeline may have made other inputs of the columns.
+        known = encoder is not None and encoder.num_inputs == width
+        return encoder if known else None
 
     def _init_pipeline(self, cfg: Config) -> Callable:
         if self.is_tabular:
@@ -187,12 +234,6 @@ class RegressionInferencer(BaseInferencer):
         pipeline = remove_transform(pipeline, 'LoadImageFromFile')
         transforms = [TRANSFORMS.build(item) for item in pipeline]
         return Compose([_load_image, *transforms])
-
-
-def _as_array(values: Any) -> Any:
-    return (
-        values.detach().cpu() if isinstance(values, torch.Tensor) else values
-    )
 
 
 def _pack_row(row: np.ndarray) -> dict:

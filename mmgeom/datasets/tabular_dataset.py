@@ -1,5 +1,5 @@
 # Copyright (c) mmgeom contributors. Licensed under Apache-2.0.
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -21,7 +21,8 @@ class TabularDataset(RowDataset):
     :func:`~mmgeom.datasets.tabular_text.read_csv`), from a ``.npz`` file
     with the arrays ``x`` of shape ``(N, d)`` and ``y`` of shape ``(N,)`` or
     ``(N, D)``, or from scikit-learn. A missing, infinite or non-numeric cell
-    is an error that names its row.
+    is an error that names its row, and so is a category that is not among
+    those given.
 
     Inputs and targets keep their units: the statistics of the *training*
     rows standardise them inside of the model (``TabularDataPreprocessor``
@@ -48,8 +49,12 @@ class TabularDataset(RowDataset):
         target (int | str | Sequence[int | str]): Name or index of the
             target column of a text file, or a list of them. Defaults to -1,
             the last column.
-        categorical (Sequence[int | str]): Columns of a text file to encode
-            one-hot. Defaults to ().
+        categorical (Sequence[int | str] | Mapping[int | str, Sequence]):
+            Columns of a text file to encode one-hot: a list of them, whose
+            categories are those of the file, or a dict of the categories of
+            each, ``dict(sex=['F', 'M'])``, in the order of the inputs. With
+            files of their own for training, validation and test, give the
+            dict. Defaults to ().
         ignore_columns (Sequence[int | str]): Columns of a text file to leave
             out. Defaults to ().
         header (bool): Whether the first line of a text file names the
@@ -79,7 +84,7 @@ class TabularDataset(RowDataset):
         ann_file: str = '',
         source: str | None = None,
         target: int | str | Sequence[int | str] = -1,
-        categorical: Sequence[int | str] = (),
+        categorical: Sequence[int | str] | Mapping[int | str, Sequence] = (),
         ignore_columns: Sequence[int | str] = (),
         header: bool = True,
         delimiter: str = ',',
@@ -153,7 +158,7 @@ class TabularDataset(RowDataset):
         given = [
             name
             for name, value in self.csv_options.items()
-            if value != usual[name] and value != []
+            if value != usual[name] and value not in ([], {})
         ]
         if given:
             raise ValueError(

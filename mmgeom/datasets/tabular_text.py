@@ -9,13 +9,21 @@ import numpy as np
 from mmengine.fileio import get_text
 
 from .checks import require_path, require_samples
-from .tabular_sources import Table, first_not_finite
+from .tabular_cells import (
+    Column,
+    encoded_names,
+    is_number,
+    numbers,
+    one_hot,
+    require_cells,
+)
+from .tabular_sources import Table
 
 
 def read_csv(
     path: str,
     target: int | str | Sequence[int | str] = -1,
-    categorical: Sequence[int | str] = (),
+    categorical: Sequence[int | str] | Mapping[int | str, Sequence] = (),
     ignore_columns: Sequence[int | str] = (),
     header: bool = True,
     delimiter: str = ',',
@@ -26,14 +34,16 @@ def read_csv(
     negative. Without a header their names are ``'column 0'``,
     ``'column 1'`` and so on. Blank lines are skipped. A categorical column
     becomes one input a category, 1 where the row has it and 0 elsewhere,
-    with the categories of the whole file in sorted order.
+    with the categories of the whole file in sorted order, or with those that
+    are given.
 
     Args:
         path (str): The file.
         target (int | str | Sequence[int | str]): Column of the target, or a
             list of columns. Defaults to -1.
-        categorical (Sequence[int | str]): Input columns to encode one-hot.
-            Defaults to ().
+        categorical (Sequence[int | str] | Mapping[int | str, Sequence]):
+            Input columns to encode one-hot, or a dict of the categories of
+            each in the order of the inputs. Defaults to ().
         ignore_columns (Sequence[int | str]): Columns to leave out, such as
             row numbers. Defaults to ().
         header (bool): Whether the first line names the columns. Defaults to
@@ -47,8 +57,8 @@ def read_csv(
     Raises:
         FileNotFoundError: When there is no such file.
         ValueError: When the lines differ in length, a column does not
-            exist or is given two roles, a cell is not a finite number, or
-            nothing is left.
+            exist or is given two roles, a cell is missing or not a finite
+            number, a category is not among those given, or nothing is left.
     """
     require_path(path, 'correct `data_root` and `ann_file`')
     names, lines, columns = _cells(path, header, delimiter)
@@ -60,22 +70,31 @@ def read_csv(
     }
     _check_roles(path, names, roles)
 
+    stated = (
+        dict(zip(roles['categorical'], categorical.values()))
+        if isinstance(categorical, Mapping)
+        else {}
+    )
+    table = {
+        index: Column(path, name, lines, columns[index])
+        for index, name in enumerate(names)
+        if index not in roles['ignored']
+    }
+    require_cells(
+        list(table.values()), [names[i] for i in roles['categorical']]
+    )
+
+    values = [numbers(table.pop(index), header) for index in roles['target']]
     inputs, input_names, categories = [], [], {}
-    for index, name in enumerate(names):
-        if index in roles['target'] or index in roles['ignored']:
-            continue
+    for index, column in table.items():
         if index in roles['categorical']:
-            found, encoded = _one_hot(path, name, lines, columns[index])
-            categories[name] = found
+            known, encoded = one_hot(column, stated.get(index))
+            categories[column.name] = known
             inputs.extend(encoded)
-            input_names.extend(f'{name}={category}' for category in found)
+            input_names.extend(encoded_names(column.name, known))
         else:
-            inputs.append(_numbers(path, name, lines, columns[index]))
-            input_names.append(name)
-    values = [
-        _numbers(path, names[index], lines, columns[index])
-        for index in roles['target']
-    ]
+            inputs.append(numbers(column, header))
+            input_names.append(column.name)
     return Table(
         np.stack(inputs, axis=1),
         np.stack(values, axis=1),
@@ -132,7 +151,7 @@ def _column_names(
     if not header:
         return [f'column {index}' for index in range(len(rows[0]))]
     names = list(rows[0])
-    if all(_is_number(name) for name in names):
+    if all(is_number(name) for name in names):
         raise ValueError(
             f"the first line of '{path}' holds numbers only, {names[:4]}, "
             'so it names no columns: set header=False.'
@@ -190,49 +209,3 @@ def _check_roles(
             f"no column of '{path}' is left as input: its {len(names)} "
             f'columns are {list(names)}.'
         )
-
-
-def _numbers(
-    path: str, name: str, lines: Sequence[int], cells: Sequence[str]
-) -> np.ndarray:
-    """One column as numbers."""
-    try:
-        values = np.array(cells, dtype=np.float64)
-    except ValueError as error:
-        bad = next(i for i, cell in enumerate(cells) if not _is_number(cell))
-        hint = ' or set header=True' if bad == 0 else ''
-        raise ValueError(
-            f"'{path}' line {lines[bad]}, column {name!r} holds "
-            f'{cells[bad]!r}, which is not a number: correct the cell, name '
-            f'the column in `categorical` or `ignore_columns`{hint}.'
-        ) from error
-    bad = first_not_finite(values)
-    if bad is not None:
-        raise ValueError(
-            f"'{path}' line {lines[bad]}, column {name!r} holds "
-            f'{cells[bad]!r}, which is not a finite number: fill or remove '
-            'such rows.'
-        )
-    return values
-
-
-def _one_hot(
-    path: str, name: str, lines: Sequence[int], cells: Sequence[str]
-) -> tuple[list[str], np.ndarray]:
-    """Sorted categories, and a row of 0 and 1 for each of them."""
-    if '' in cells:
-        raise ValueError(
-            f"'{path}' line {lines[cells.index('')]}, column {name!r} is "
-            'empty: write a category.'
-        )
-    found, index = np.unique(np.array(cells), return_inverse=True)
-    encoded = np.arange(len(found))[:, None] == index
-    return found.tolist(), encoded.astype(np.float64)
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True

@@ -9,10 +9,13 @@ from mmengine.runner import Runner
 from mmpretrain.structures import DataSample
 from tabular_runs import StandInRows, tabular_config
 
-from mmgeom.apis.models import get_model
+from mmgeom.apis.models import get_model, list_models
 from mmgeom.apis.regression_inferencer import RegressionInferencer
 from mmgeom.registry import MODELS
 
+TEXT = 'size,sex,age\n' + ''.join(
+    f'{i / 4},{"FIM"[i % 3]},{20 + 3 * (i % 3) + i}\n' for i in range(24)
+)
 PIPELINE = [
     dict(type='mmgeom.LoadImage'),
     dict(type='Resize', scale=(8, 8)),
@@ -75,6 +78,12 @@ def image_config(**dataset):
             ),
         )
     )
+
+
+def image_model(**dataset):
+    model = get_model(image_config(**dataset))
+    model.head.set_target_statistics(torch.tensor([40.0]), torch.tensor([9.0]))
+    return model
 
 
 def image(seed=0, shape=(10, 12, 3)):
@@ -168,8 +177,7 @@ def test_unknown_arguments(trained):
 
 # Images ----------------------------------------------------------------------
 def test_images(tmp_path):
-    model = get_model(image_config())
-    model.head.set_target_statistics(torch.tensor([40.0]), torch.tensor([9.0]))
+    model = image_model()
     predict = RegressionInferencer(model)
     assert not predict.is_tabular
     one, two = image(0), image(1, (20, 9, 3))
@@ -192,7 +200,7 @@ def test_pipeline_of_a_wrapped_dataset():
     cfg = image_config()
     inner = cfg.test_dataloader.dataset
     cfg.test_dataloader.dataset = dict(type='RepeatDataset', dataset=inner)
-    wrapped, plain = get_model(cfg), get_model(image_config())
+    wrapped, plain = get_model(cfg), image_model()
     wrapped.load_state_dict(plain.state_dict())
     assert RegressionInferencer(wrapped)(image()) == (
         RegressionInferencer(plain)(image())
@@ -200,7 +208,7 @@ def test_pipeline_of_a_wrapped_dataset():
 
 
 def test_image_that_cannot_be_read(tmp_path):
-    predict = RegressionInferencer(get_model(image_config()))
+    predict = RegressionInferencer(image_model())
     (tmp_path / 'a.png').write_text('no image')
     with pytest.raises(ValueError, match="the image '.*a.png' cannot be read"):
         predict(str(tmp_path / 'a.png'))
@@ -211,13 +219,143 @@ def test_image_that_cannot_be_read(tmp_path):
 def test_model_without_a_config():
     with DefaultScope.overwrite_default_scope('mmpretrain'):
         model = MODELS.build(image_config().model)
+    model.head.set_target_statistics(torch.tensor([40.0]), torch.tensor([9.0]))
     with pytest.raises(ValueError, match=r'no config with test_dataloader'):
         RegressionInferencer(model)
+
+
+# Rows as in the file ---------------------------------------------------------
+@pytest.fixture(scope='module')
+def named(tmp_path_factory):
+    """Config, checkpoint and dataset of a file with a categorical column."""
+    from isolation import isolated
+
+    folder = tmp_path_factory.mktemp('named')
+    (folder / 'rows.csv').write_text(TEXT)
+    rows = dict(
+        _delete_=True,
+        type='mmgeom.TabularDataset',
+        ann_file=str(folder / 'rows.csv'),
+        categorical=['sex'],
+    )
+    with isolated():
+        cfg = tabular_config(
+            folder,
+            {
+                'train_dataloader.dataset': rows,
+                'data_preprocessor.in_channels': 4,
+                'model.backbone.in_channels': 4,
+            },
+        )
+        runner = Runner.from_cfg(cfg)
+        runner.train()
+    dataset = runner.train_dataloader.dataset
+    return cfg, str(folder / 'epoch_2.pth'), dataset
+
+
+def test_rows_as_in_the_file(named):
+    cfg, checkpoint, dataset = named
+    predict = RegressionInferencer(cfg, checkpoint)
+    assert predict.encoder.columns == ['size', 'sex']
+    expected = predict(dataset.get_inputs())
+    lines = [line.split(',') for line in TEXT.splitlines()]
+    dicts = [dict(zip(lines[0], line)) for line in lines[1:]]
+    lists = [[float(line[0]), line[1]] for line in lines[1:]]
+    assert predict(dicts, batch_size=5) == expected
+    assert predict(lists, batch_size=5) == expected
+    assert predict(np.array(lists, dtype=object), batch_size=5) == expected
+    assert predict(dicts[4]) == predict(lists[4]) == [expected[4]]
+    assert len({result['pred_value'] for result in expected}) == 24
+    # The same from a model that is built.
+    loaded = get_model(cfg, checkpoint)
+    assert RegressionInferencer(loaded)(dicts[4]) == [expected[4]]
+
+
+@pytest.mark.parametrize(
+    ('rows', 'message'),
+    [
+        ([[1.0, 'X']], "row 0, column 'sex' holds 'X'"),
+        ([[1.0, 'F'], [1.0]], "row 1 has 1 values.*'size', 'sex'"),
+        (dict(size=1.0), r"no value of \['sex'\]"),
+        ('rows.csv', "'rows.csv' is no row"),
+        ([[float('nan'), 'F']], 'position 0 of the batch holds nan'),
+    ],
+)
+def test_bad_rows_as_in_the_file(named, rows, message):
+    predict = RegressionInferencer(*named[:2])
+    with pytest.raises(ValueError, match=message):
+        predict(rows)
+
+
+def test_names_without_a_checkpoint_that_tells_them(trained):
+    predict = RegressionInferencer(trained[2])
+    with pytest.raises(ValueError, match='from a checkpoint of mmgeom.Tabul'):
+        predict(dict(size=1.0, sex='F'))
+
+
+# Weights that cannot be used -------------------------------------------------
+@pytest.mark.parametrize('pretrained', [False, True])
+def test_a_model_that_is_not_trained(trained, pretrained):
+    with pytest.raises(ValueError, match='not trained.*give pretrained='):
+        RegressionInferencer(trained[1], pretrained)
+    with pytest.raises(ValueError, match='input_scale has no statistics'):
+        RegressionInferencer(get_model(trained[1]), pretrained)
+
+
+def test_weights_of_the_config(trained):
+    folder, cfg, model = trained
+    cfg = Config(cfg.to_dict())
+    cfg.load_from = str(folder / 'epoch_2.pth')
+    row = StandInRows(1).table[0]
+    values = RegressionInferencer(cfg)(row)[0]['pred_score']
+    np.testing.assert_allclose([values], expected(model, row), rtol=1e-6)
+
+
+def test_a_model_without_statistics_may_be_random(trained):
+    cfg = Config(trained[1].to_dict())
+    cfg.model.head.scale_targets = False
+    cfg.data_preprocessor.standardize = False
+    with pytest.raises(ValueError, match='neither its name nor load_from'):
+        RegressionInferencer(cfg)
+    assert len(RegressionInferencer(cfg, pretrained=False)(np.zeros(3))) == 1
+
+
+def test_checkpoint_of_another_model(trained, named, load, tmp_path):
+    checkpoint = str(trained[0] / 'epoch_2.pth')
+    with pytest.raises(
+        ValueError, match=r"epoch_2.pth' does not belong .*\(3,\) instead of"
+    ):
+        RegressionInferencer(named[0], checkpoint)
+    with pytest.raises(ValueError, match='does not belong .*re missing'):
+        RegressionInferencer(get_model(image_config()), checkpoint)
+    state = load(checkpoint)['state_dict']
+    del state['head.fc.bias']
+    torch.save(dict(state_dict=state), tmp_path / 'part.pth')
+    with pytest.raises(ValueError, match='first: head.fc.bias is missing'):
+        RegressionInferencer(trained[1], str(tmp_path / 'part.pth'))
+    with pytest.raises(FileNotFoundError):
+        RegressionInferencer(trained[1], 'missing.pth')
+
+
+def test_a_classifier_is_refused_first():
+    name = 'logit-adjustment_resnet32_1xb128-200e_cifar10-lt-if100'
+    with pytest.raises(TypeError, match='ImageClassifier, not a regressor'):
+        RegressionInferencer(name, 'missing.pth')
+    with pytest.raises(TypeError, match='not a regressor'):
+        RegressionInferencer(get_model(name))
 
 
 def test_names():
     with pytest.raises(ValueError, match='Failed to find model "nothing"'):
         RegressionInferencer('nothing')
     names = RegressionInferencer.list_models()
-    assert 'resnet50_8xb32_in1k' not in names
     assert names == sorted(names)
+    expected = [
+        name for name in list_models() if name.startswith(('srl', 'vanilla'))
+    ]
+    assert len(expected) >= 25
+    assert names == expected
+    assert RegressionInferencer.list_models('*diabetes*') == [
+        'srl_mlp_1xb16-60e_diabetes-dir',
+        'vanilla_mlp_1xb16-60e_diabetes-dir',
+    ]

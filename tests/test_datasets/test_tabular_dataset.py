@@ -79,6 +79,34 @@ def test_categories_in_sorted_order(write):
     assert part.inputs.shape == (1, 4)
 
 
+def test_categories_in_the_order_given(write):
+    dataset = TabularDataset(
+        write(SEX), target='rings', categorical=dict(sex=['M', 'X', 'F', 'I'])
+    )
+    assert dataset.metainfo['column_categories'] == dict(
+        sex=['M', 'X', 'F', 'I']
+    )
+    expected = [
+        [1, 0, 0, 0, 0.5],
+        [0, 0, 1, 0, 0.25],
+        [1, 0, 0, 0, 0.1],
+        [0, 0, 0, 1, 2],
+    ]
+    assert dataset.get_inputs() == pytest.approx(np.array(expected))
+    # Columns by index, and numbers as categories.
+    dataset = TabularDataset(
+        write('a,b,y\n1,7,0\n2,8,0\n'), categorical={1: [8, 7], 0: [1, 2]}
+    )
+    assert dataset.metainfo['input_names'] == ['a=1', 'a=2', 'b=8', 'b=7']
+    assert dataset.get_inputs().tolist() == [[1, 0, 0, 1], [0, 1, 1, 0]]
+
+
+def test_ignored_columns_may_have_gaps(write):
+    path = write('a,b,c\n1,,3\n4,x,6\n')
+    dataset = TabularDataset(path, ignore_columns=['b'])
+    assert dataset.get_inputs().tolist() == [[1], [4]]
+
+
 def test_several_targets(write):
     path = write('a,b,c,d\n1,2,3,4\n5,6,7,8\n')
     dataset = TabularDataset(path, target=['d', 1], ignore_columns=['a'])
@@ -96,8 +124,23 @@ def test_several_targets(write):
         ('a,b\n\n1,2\ninf,2', {}, "line 4, column 'a' holds 'inf', which is"),
         ('a,b\n1,1e99\n', {}, "holds '1e99', which is not a finite number"),
         ('a,b\n1,2\n?,2\n', {}, "line 3, column 'a' holds '\\?', which is no"),
-        ('a,b\n1,2\n,2\n', {}, "line 3, column 'a' holds '', which is not"),
+        (
+            'a,b,c\n1,2,3\n,2,3\n,,3\n',
+            {},
+            "line 3, column 'a' is missing .*all: 3, in columns: 2.: fill "
+            'them in, remove the rows, or name',
+        ),
         ('a,b\n1,2\n', dict(header=False), 'line 1.*or set header=True'),
+        (
+            'a,b\nx,2\n',
+            {},
+            'line 2.*in `categorical` or `ignore_columns`\\.$',
+        ),
+        (
+            'a;b\n1;-2,5\n',
+            dict(delimiter=';'),
+            "holds '-2,5', .*: write decimals with a point instead of a",
+        ),
         ('1,2\n3,4\n', {}, 'holds numbers only.*set header=False'),
         ('a,b\n1,2\n1,2,3\n', {}, 'line 3 has 3 cells instead of 2'),
         ('a;b\n1,2\n', {}, "line 2 has 2 cells instead of 1.*delimiter ','"),
@@ -113,7 +156,23 @@ def test_several_targets(write):
             dict(categorical=['b']),
             "'b' of .* is named as target and as categorical",
         ),
-        ('a,b\n,2\n', dict(categorical=['a']), "line 2, column 'a' is empty"),
+        (
+            'a,b\n,2\n',
+            dict(categorical=['a']),
+            "line 2, column 'a' is missing.*with a category of their own",
+        ),
+        (
+            'a,b\nx,2\nz,2\n',
+            dict(categorical=dict(a=['x', 'y'])),
+            r"line 3, column 'a' holds 'z', which is none of .*\['x', 'y'\]",
+        ),
+        ('a,b\nx,2\n', dict(categorical=dict(a=[])), 'each named once, got'),
+        (
+            'a,b\nx,2\n',
+            dict(categorical=dict(a=['x', 'x'])),
+            'each named once, got',
+        ),
+        ('a,b\nx,2\n', dict(categorical=dict(c=['x'])), "no column 'c'"),
         ('a,b\n1,2\n', dict(delimiter=''), 'must be one character'),
     ],
 )
@@ -125,6 +184,11 @@ def test_bad_text_files(write, text, options, message):
 def test_column_list_that_is_no_list(write):
     with pytest.raises(TypeError, match=r"lists of columns, got 'a'"):
         TabularDataset(write('a,b\n1,2\n'), categorical='a')
+
+
+def test_categories_that_are_no_list(write):
+    with pytest.raises(TypeError, match=r"must be a list, got 'xy'"):
+        TabularDataset(write('a,b\nx,2\n'), categorical=dict(a='xy'))
 
 
 def test_spreadsheet_instead_of_text(tmp_path):
@@ -202,6 +266,10 @@ def test_sklearn():
         (
             dict(source='sklearn:diabetes', target=0, header=False),
             r"\['target', 'header'\] describe a text file",
+        ),
+        (
+            dict(ann_file='a.npz', categorical=dict(a=['x'])),
+            r"\['categorical'\] describe",
         ),
         (dict(ann_file='a.npz', delimiter=';'), r"\['delimiter'\] describe"),
         (dict(ann_file='a.csv', split='dev'), "no split 'dev'"),
@@ -341,7 +409,9 @@ def test_uci(name, shape, first):
     config = Config.fromfile(
         ROOT / 'configs' / '_base_' / 'datasets' / f'uci_{name}_dir.py'
     )
-    cfg = config.train_dataloader.dataset.dataset
+    cfg = config.train_dataloader.dataset
+    while 'dataset' in cfg:
+        cfg = cfg.dataset
     dataset = DATASETS.build({**cfg, 'ann_file': str(path)})
     assert dataset.inputs.shape == shape
     assert config.data_preprocessor.in_channels == shape[1]

@@ -278,6 +278,20 @@ def test_other_numbers_of_columns(tmp_path):
         train(tmp_path / 'inputs', {'data_preprocessor.in_channels': 4})
 
 
+@pytest.mark.parametrize('targets', [1, 2])
+def test_constant_target(tmp_path, read_log, targets):
+    options = {
+        f'{DATASET}.num_targets': targets,
+        'model.head.num_targets': targets,
+    }
+    train(tmp_path / 'usual', options)
+    assert 'the same target' not in read_log(tmp_path / 'usual')
+    train(tmp_path / 'constant', {**options, f'{DATASET}.unit': 0.0})
+    log = read_log(tmp_path / 'constant')
+    assert log.count('All 30 training samples have the same target') == 1
+    assert f'in column {list(range(targets))}, from' in log
+
+
 # Statistics ------------------------------------------------------------------
 def test_column_statistics():
     table = np.array([[1.0, 5.0, 0.1], [3.0, -5.0, 0.1], [5.0, 0.0, 0.1]])

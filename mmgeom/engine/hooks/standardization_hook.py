@@ -1,6 +1,7 @@
 # Copyright (c) mmgeom contributors. Licensed under Apache-2.0.
 """Hand the statistics of the training data to whoever standardises."""
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 import torch
 from mmengine.hooks import EMAHook, Hook
 from mmengine.logging import print_log
-from mmengine.runner import Runner
+from mmengine.runner import BaseLoop, Runner
 from torch import Tensor, nn
 
 from mmgeom.labels import dataset_inputs, dataset_values
@@ -16,6 +17,7 @@ from mmgeom.registry import HOOKS
 
 from .checkpoint_check_hook import goes_on, unwrap
 from .epoch_hook import modules_with
+from .input_columns import InputColumns, check_columns, dataset_columns
 
 #: More columns than this are only counted in the message.
 _SHOWN_COLUMNS = 4
@@ -37,11 +39,42 @@ class StandardizationHook(Hook):
     Targets are read by :func:`mmgeom.labels.dataset_values`, input rows by
     :func:`mmgeom.labels.dataset_inputs`. Each sample of the dataset counts
     once, whatever the sampler does. The standard deviation is that of the
-    population (divisor N); of a constant column it is 1.
+    population (divisor N); of a constant column it is 1, and where that is
+    a target, a warning says so.
+
+    Where datasets name their input columns, as ``TabularDataset`` does, those
+    of validation and test data must be those of the training data, with the
+    same categories in the same order. Without training they are compared with
+    the meta information in the checkpoint.
     """
 
     # After EMAHook, which may overwrite the model's buffers before training.
     priority = 'BELOW_NORMAL'
+
+    def __init__(self) -> None:
+        self._columns: InputColumns | None = None
+
+    def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
+        """Compare columns with those that the model was trained with.
+
+        Training from the weights of a checkpoint may use other columns.
+
+        Args:
+            runner (Runner): The runner.
+            checkpoint (dict): As loaded.
+
+        Raises:
+            ValueError: When evaluated data, or the training data of a
+                resumed run, have other input columns.
+        """
+        meta = (checkpoint.get('meta') or {}).get('dataset_meta')
+        columns = InputColumns.from_metainfo(meta)
+        if not isinstance(runner._train_loop, BaseLoop):
+            self._columns = columns
+            self._check_columns(runner, 'val', 'test')
+        elif runner._resume:
+            self._columns = columns
+            self._check_columns(runner, 'train')
 
     def before_train(self, runner: Runner) -> None:
         """Read the training data and hand out their statistics.
@@ -51,9 +84,13 @@ class StandardizationHook(Hook):
 
         Raises:
             TypeError: When the dataset offers no targets or no input rows.
-            ValueError: When a number is not finite, or a module expects
-                another number of columns.
+            ValueError: When a number is not finite, a module expects
+                another number of columns, or the validation data have other
+                input columns.
         """
+        found = dataset_columns(runner.train_loop.dataloader.dataset)
+        self._columns = found[0] if found else None
+        self._check_columns(runner, 'train', 'val')
         if goes_on(runner):
             return
         parts = [
@@ -66,6 +103,24 @@ class StandardizationHook(Hook):
         parts = [part for part in parts if part]
         if parts:
             print_log(f'Standardization: {"; ".join(parts)}', logger='current')
+
+    def before_test(self, runner: Runner) -> None:
+        """Compare columns, where a test follows the training.
+
+        Args:
+            runner (Runner): The runner.
+
+        Raises:
+            ValueError: When the test data have other input columns than the
+                training data.
+        """
+        self._check_columns(runner, 'test')
+
+    def _check_columns(self, runner: Runner, *modes: str) -> None:
+        for mode in modes:
+            loop = getattr(runner, f'_{mode}_loop', None)
+            if self._columns is not None and isinstance(loop, BaseLoop):
+                check_columns(loop.dataloader.dataset, mode, self._columns)
 
 
 def column_statistics(table: np.ndarray, kind: str) -> tuple[Tensor, Tensor]:
@@ -122,9 +177,24 @@ def _hand_out(
         return ''
     table = read(runner.train_loop.dataloader.dataset)
     mean, std = column_statistics(table, kind)
+    if kind == 'target':
+        _warn_of_constant(table)
     for module in takers:
         getattr(module, f'set_{kind}_statistics')(mean, std)
     return f'{kind}s with {_described(mean, std)}'
+
+
+def _warn_of_constant(targets: np.ndarray) -> None:
+    targets = targets.reshape(len(targets), -1)
+    constant = np.flatnonzero(np.ptp(targets, axis=0) == 0).tolist()
+    if constant:
+        print_log(
+            f'All {len(targets)} training samples have the same target, '
+            f'{targets[0, constant].tolist()} in column {constant}, from '
+            'which nothing can be learnt: check the target of the data.',
+            logger='current',
+            level=logging.WARNING,
+        )
 
 
 def _models(runner: Runner) -> list[nn.Module]:
