@@ -1,7 +1,6 @@
 # Copyright (c) mmgeom contributors. Licensed under Apache-2.0.
 """Make any classification dataset long-tailed."""
 
-import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,11 +11,12 @@ from mmgeom.labels import dataset_labels, dataset_num_classes
 from mmgeom.registry import DATASETS
 
 from .long_tailed_profile import long_tailed_counts
+from .selection_wrapper import SelectionWrapper
 from .subset_selection import load_indices, select_ldam, select_nested
 
 
 @DATASETS.register_module()
-class LongTailedDataset:
+class LongTailedDataset(SelectionWrapper):
     r"""Keep a long-tailed part of another dataset.
 
     Give ``imbalance_factor`` with a ``profile``, or ``counts``, or an
@@ -114,16 +114,7 @@ class LongTailedDataset:
                 'max_count and profile_args shape a profile: they need '
                 f'imbalance_factor, but {given[0]} was given.'
             )
-        self.dataset = _build(dataset)
-        self._fully_initialized = False
-        if not lazy_init:
-            self.full_init()
-
-    # What a wrapper owes the host ------------------------------------------
-    @property
-    def metainfo(self) -> dict:
-        """Meta information of the wrapped dataset, a copy."""
-        return copy.deepcopy(self.dataset.metainfo)
+        super().__init__(dataset, lazy_init)
 
     @property
     def CLASSES(self) -> Any:
@@ -134,70 +125,6 @@ class LongTailedDataset:
     def class_to_idx(self) -> dict[str, int]:
         """From class name to label."""
         return {name: i for i, name in enumerate(self.CLASSES)}
-
-    @property
-    def pipeline(self) -> Any:
-        """The transforms, which belong to the wrapped dataset."""
-        return self.dataset.pipeline
-
-    @pipeline.setter
-    def pipeline(self, pipeline: Any) -> None:
-        self.dataset.pipeline = pipeline
-
-    def full_init(self) -> None:
-        """Read the wrapped dataset and select."""
-        if self._fully_initialized:
-            return
-        self.dataset.full_init()
-        labels = dataset_labels(self.dataset)
-        if not isinstance(labels, np.ndarray):
-            raise TypeError(
-                'LongTailedDataset needs one label a sample, but '
-                f'{type(self.dataset).__name__} has several.'
-            )
-        if labels.size == 0:
-            raise ValueError(
-                f'{type(self.dataset).__name__} holds no samples: check its '
-                'paths and filters.'
-            )
-        self._indices = self._select(labels)
-        self._labels = labels[self._indices]
-        if len(self._indices) == 0:
-            raise ValueError(
-                'LongTailedDataset keeps no sample at all: raise its counts.'
-            )
-        self._fully_initialized = True
-
-    @force_full_init
-    def __len__(self) -> int:
-        return len(self._indices)
-
-    @force_full_init
-    def __getitem__(self, idx: int) -> dict:
-        data = self.dataset[self._get_ori_dataset_idx(idx)]
-        if isinstance(data, dict):
-            position = range(len(self))[idx]
-            if 'sample_idx' in data:
-                data['sample_idx'] = position
-            sample = data.get('data_samples')  # of the host's PackInputs
-            if sample is not None and 'sample_idx' in sample:
-                sample.set_metainfo(dict(sample_idx=position))
-        return data
-
-    @force_full_init
-    def get_data_info(self, idx: int) -> dict:
-        """Annotation of a sample, a copy.
-
-        Args:
-            idx (int): Index into this dataset.
-
-        Returns:
-            dict: As of the wrapped dataset, with ``sample_idx`` of this one.
-        """
-        inner = self._get_ori_dataset_idx(idx)
-        info = copy.copy(self.dataset.get_data_info(inner))
-        info['sample_idx'] = range(len(self))[idx]
-        return info
 
     @force_full_init
     def get_cat_ids(self, idx: int) -> list[int]:
@@ -220,18 +147,32 @@ class LongTailedDataset:
         """
         return self._labels.copy()
 
-    @property
-    @force_full_init
-    def indices(self) -> list[int]:
-        """Index into the wrapped dataset of each sample."""
-        return self._indices.tolist()
-
-    @force_full_init
-    def _get_ori_dataset_idx(self, idx: int) -> int:
-        """Index into the wrapped dataset, under the host's name."""
-        return int(self._indices[idx])
-
     # Selection --------------------------------------------------------------
+    def select(self) -> np.ndarray:
+        """Choose the samples.
+
+        Returns:
+            np.ndarray: int64 indices into the wrapped dataset.
+        """
+        labels = dataset_labels(self.dataset)
+        if not isinstance(labels, np.ndarray):
+            raise TypeError(
+                'LongTailedDataset needs one label a sample, but '
+                f'{type(self.dataset).__name__} has several.'
+            )
+        if labels.size == 0:
+            raise ValueError(
+                f'{type(self.dataset).__name__} holds no samples: check its '
+                'paths and filters.'
+            )
+        indices = self._select(labels)
+        if len(indices) == 0:
+            raise ValueError(
+                'LongTailedDataset keeps no sample at all: raise its counts.'
+            )
+        self._labels = labels[indices]
+        return indices
+
     def _select(self, labels: np.ndarray) -> np.ndarray:
         if self.index_file is not None:
             return load_indices(self.index_file, len(labels))
@@ -302,22 +243,3 @@ class LongTailedDataset:
                 f'list of all {num_classes} labels, got {order!r}.'
             )
         return np.asarray(order, dtype=np.int64)
-
-    def __repr__(self) -> str:
-        size = len(self._indices) if self._fully_initialized else 'unread'
-        return (
-            f'{type(self).__name__}({size} samples of '
-            f'{type(self.dataset).__name__})'
-        )
-
-
-def _build(dataset: Any) -> Any:
-    """A dataset from a config or an instance, its own or a wrapper's."""
-    if isinstance(dataset, dict):
-        return DATASETS.build(dataset)
-    if not (hasattr(dataset, 'full_init') and hasattr(dataset, 'metainfo')):
-        raise TypeError(
-            'LongTailedDataset wraps a dataset config or a dataset of '
-            f'mmengine, got {type(dataset).__name__}.'
-        )
-    return dataset
