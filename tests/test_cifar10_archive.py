@@ -93,9 +93,9 @@ def test_counts_of_the_whole(root, factor, expected):
     assert distribution.imbalance_factor == factor
 
 
-def test_training(tmp_path, root, load, logged_metrics):
-    """One epoch of the shipped config on the images unpacked."""
-    cfg = Config.fromfile(mmgeom.config_path(f'baseline/{CONFIG}'))
+def shortened(config, folder, root):
+    """The shipped config on the images that were unpacked."""
+    cfg = Config.fromfile(mmgeom.config_path(config))
     decode = dict(type='mmgeom.LoadImage')
     train = cfg.train_dataloader
     pipeline = [decode, *train.dataset.dataset.pipeline]
@@ -109,8 +109,14 @@ def test_training(tmp_path, root, load, logged_metrics):
         loader.num_workers = 0
     # These images are decoded as BGR.
     cfg.data_preprocessor.to_rgb = True
+    cfg.work_dir = str(folder)
+    return cfg
+
+
+def test_training(tmp_path, root, load, logged_metrics):
+    """One epoch of the baseline."""
+    cfg = shortened(f'baseline/{CONFIG}', tmp_path, root)
     cfg.train_cfg.update(max_epochs=1, val_interval=1)
-    cfg.work_dir = str(tmp_path)
     Runner.from_cfg(cfg).train()
 
     saved = load(tmp_path / 'epoch_1.pth')['label_distribution']
@@ -119,3 +125,23 @@ def test_training(tmp_path, root, load, logged_metrics):
     (metrics,) = logged_metrics(tmp_path)
     for name in ('shot/accuracy_few', 'calibration/ece_few'):
         assert 0 <= metrics[name] <= 100
+
+
+def test_contrastive_training(tmp_path, root, logged_metrics):
+    """Two epochs of FeatRecon, the second with synthetic features."""
+    name = 'featrecon_resnet32_1xb256-200e_cifar10-lt-if100.py'
+    cfg = shortened(f'featrecon/{name}', tmp_path, root)
+    cfg.train_cfg.update(max_epochs=2, val_interval=2)
+    cfg.default_hooks.logger.interval = 1
+    runner = Runner.from_cfg(cfg)
+    runner.train()
+
+    statistics = runner.model.head.statistics
+    assert statistics.valid.all()
+    assert statistics.num_updates == 2
+    scalars = runner.message_hub.log_scalars
+    assert scalars['train/loss_contrast'].current() > 0
+    made = [scalars[f'train/synthetic_{g}'].current() for g in ('many', 'few')]
+    assert sum(made) + scalars['train/synthetic_medium'].current() > 0
+    (metrics,) = logged_metrics(tmp_path)
+    assert 0 <= metrics['shot/accuracy'] <= 100
