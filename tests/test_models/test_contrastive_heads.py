@@ -191,6 +191,10 @@ def one_view_too_few():
     make(SupConHead).loss((views(count=2),), samples())
 
 
+def another_width():
+    make(SupConHead).loss((views()[:, :5],), samples())
+
+
 def soft_labels():
     soft = [s.set_gt_score(torch.ones(4) / 4) for s in samples()]
     make(SupConHead).loss((views(),), soft)
@@ -209,6 +213,7 @@ def two_labels():
     'action, message',
     [
         (one_view_too_few, 'needs 3 views of each image, got 14 features of'),
+        (another_width, 'have width 5, but SupConHead has in_channels=8: set'),
         (soft_labels, 'leave out Mixup, CutMix'),
         (no_labels, "have no 'gt_label'"),
         (two_labels, '7 images have 14 labels'),

@@ -156,8 +156,8 @@ class ContrastiveHead(BaseModule):
             and monitored values.
 
         Raises:
-            ValueError: When the number of views is another, or labels are
-                mixed.
+            ValueError: When the number of views or the width of the features
+                is another, or labels are mixed.
         """
         number = len(data_samples)
         feature = feats[-1].flatten(1)
@@ -166,6 +166,12 @@ class ContrastiveHead(BaseModule):
                 f'{type(self).__name__} needs {self.num_views} views of each '
                 f'image, got {len(feature)} features of {number} images: use '
                 'mmgeom.MultiViewClassifier with a multi-view pipeline.'
+            )
+        if feature.shape[1] != self.in_channels:
+            raise ValueError(
+                f'the features have width {feature.shape[1]}, but '
+                f'{type(self).__name__} has in_channels={self.in_channels}: '
+                f'set in_channels={feature.shape[1]}.'
             )
         labels = hard_labels(data_samples)
         losses = self._classification(feature[:number], data_samples)

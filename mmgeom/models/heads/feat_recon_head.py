@@ -311,7 +311,9 @@ class FeatReconHead(ContrastiveHead):
         if space is None:
             empty = self.statistics.mean[:0]
             return empty, labels[:0], {}
-        present = torch.bincount(labels, minlength=self.num_classes)
+        # Not by bincount, for which the host waits for the device.
+        present = labels.new_zeros(self.num_classes)
+        present.index_add_(0, labels, torch.ones_like(labels))
         reduce_sum_(present)
         generator = self.generator(labels.device)
         numbers = fill_numbers(
