@@ -122,7 +122,7 @@ def test_targets_lie_in_the_bins_of_the_config(kind, config):
     assert len(distribution) == 100
     # They fill most of the range.
     assert (distribution.counts > 0).sum() > 60
-    assert cfg.data_preprocessor.in_channels == dataset.inputs.shape[1]
+    assert cfg.data_preprocessor.in_channels == len(dataset[0]['inputs'])
     assert len(dataset) == cfg.train_dataloader.batch_size
 
 
@@ -132,7 +132,8 @@ def test_sizes_of_the_config(kind, config):
     sizes = dict(train=10000, val=10000, test=100000)
     for split, size in sizes.items():
         options = dict(cfg[f'{split}_dataloader'].dataset, lazy_init=True)
-        dataset = DATASETS.build(options)
+        options['dataset'] = dict(options['dataset'], lazy_init=True)
+        dataset = DATASETS.build(options).dataset
         assert dataset.split == split
         assert dataset.num_samples == size
 

@@ -230,7 +230,7 @@ def test_absent_class_and_single_class():
 
 def test_missing_feature_names_the_option():
     sample = DataSample().set_gt_label(0).set_pred_score(torch.ones(2) / 2)
-    with pytest.raises(ValueError, match='set predict_feature=True of the'):
+    with pytest.raises(ValueError, match='set predict_feature=True of a'):
         NeuralCollapse().process(None, [sample.to_dict()])
     sample.set_field(torch.zeros(2, 3), 'feature')
     with pytest.raises(ValueError, match=r'vector \(d,\), got shape \(2, 3'):
