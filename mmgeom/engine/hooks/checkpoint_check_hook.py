@@ -4,7 +4,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from mmengine.hooks import Hook
+from mmengine.hooks import EMAHook, Hook
 from mmengine.model import BaseTTAModel, is_model_wrapper
 from mmengine.runner import BaseLoop, Runner
 from torch import nn
@@ -85,6 +85,23 @@ def unwrap(model: nn.Module) -> nn.Module:
     while is_model_wrapper(model) or isinstance(model, BaseTTAModel):
         model = model.module
     return model
+
+
+def evaluated_models(runner: Runner) -> list[nn.Module]:
+    """The model and its averages, whose buffers evaluation may use.
+
+    Args:
+        runner (Runner): The runner.
+
+    Returns:
+        list[nn.Module]: Unwrapped; the model comes first.
+    """
+    averages = [
+        hook.ema_model.module
+        for hook in runner.hooks
+        if isinstance(hook, EMAHook) and hasattr(hook, 'ema_model')
+    ]
+    return [unwrap(runner.model), *averages]
 
 
 def compare_state(

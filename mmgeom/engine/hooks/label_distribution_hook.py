@@ -4,7 +4,7 @@
 import logging
 from typing import Any
 
-from mmengine.hooks import EMAHook, Hook
+from mmengine.hooks import Hook
 from mmengine.logging import print_log
 from mmengine.runner import BaseLoop, Runner
 from mmpretrain.models.heads import ClsHead
@@ -15,7 +15,7 @@ from mmgeom.labels import has_several_targets
 from mmgeom.registry import DATASETS, HOOKS
 from mmgeom.visualization.tables import distribution_table
 
-from .checkpoint_check_hook import unwrap
+from .checkpoint_check_hook import evaluated_models
 from .evaluation_classes import check_evaluation_classes
 
 #: Key of the distribution in a checkpoint.
@@ -273,14 +273,9 @@ def _takers(runner: Runner, *modes: str) -> list:
 
 def _modules(runner: Runner, attribute: str) -> list:
     """Modules that have an attribute, of the model and its averages."""
-    models = [unwrap(runner.model)]
-    for hook in runner.hooks:
-        # Evaluation may use the average's buffers instead of the model's.
-        if isinstance(hook, EMAHook) and hasattr(hook, 'ema_model'):
-            models.append(hook.ema_model.module)
     return [
         module
-        for root in models
+        for root in evaluated_models(runner)
         for module in root.modules()
         if hasattr(module, attribute)
     ]

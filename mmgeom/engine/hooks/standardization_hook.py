@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from mmengine.hooks import EMAHook, Hook
+from mmengine.hooks import Hook
 from mmengine.logging import print_log
 from mmengine.runner import BaseLoop, Runner
-from torch import Tensor, nn
+from torch import Tensor
 
 from mmgeom.labels import dataset_inputs, dataset_values
 from mmgeom.registry import HOOKS
 
-from .checkpoint_check_hook import goes_on, unwrap
+from .checkpoint_check_hook import evaluated_models, goes_on
 from .epoch_hook import modules_with
 from .input_columns import InputColumns, check_columns, dataset_columns
 
@@ -169,7 +169,7 @@ def _hand_out(
     """Statistics of one kind; returns the part of the message."""
     takers = [
         module
-        for model in _models(runner)
+        for model in evaluated_models(runner)
         for module in modules_with(model, f'set_{kind}_statistics')
         if getattr(module, f'uses_{kind}_statistics', True)
     ]
@@ -195,16 +195,6 @@ def _warn_of_constant(targets: np.ndarray) -> None:
             logger='current',
             level=logging.WARNING,
         )
-
-
-def _models(runner: Runner) -> list[nn.Module]:
-    """The model and its averages, whose buffers evaluation may use."""
-    averages = [
-        hook.ema_model.module
-        for hook in runner.hooks
-        if isinstance(hook, EMAHook) and hasattr(hook, 'ema_model')
-    ]
-    return [unwrap(runner.model), *averages]
 
 
 def _described(mean: Tensor, std: Tensor) -> str:
