@@ -54,14 +54,16 @@ class BatchSamples(Sequence):
         if isinstance(fields, Mapping):
             self._fields = dict(fields)
             columns = {**self._fields, **self._sample_metainfo}
-            sizes = {name: len(column) for name, column in columns.items()}
-            if len(set(sizes.values())) != 1:
+            sizes = {len(column) for column in columns.values()}
+            if len(sizes) != 1:
+                lengths = {
+                    name: len(column) for name, column in columns.items()
+                }
                 raise ValueError(
                     'all fields of a batch need one entry a sample, got '
-                    f'lengths {sizes}.'
+                    f'lengths {lengths}.'
                 )
-            (size,) = set(sizes.values())
-            self._items: list[DataSample | None] = [None] * size
+            self._items: list[DataSample | None] = [None] * sizes.pop()
             self._handed_out = False
         else:
             self._items = list(fields)

@@ -27,6 +27,7 @@ from mmgeom.models.batch_augmentations import (
     BatchRandomResizedCrop,
     batch_random_flip,
 )
+from mmgeom.models.batch_augmentations.batch_random_crop import CropParameters
 
 _DRAWS = 3000
 
@@ -102,6 +103,41 @@ def test_crop_is_where_the_host_crops(name, padded, numpy_seed):
     draws = [host.rand_crop_params(image)[:2] for _ in range(_DRAWS)]
     for ours, theirs in zip(numbers, zip(*draws)):
         assert_same_frequencies(ours.tolist(), theirs)
+
+
+_LAYOUTS = {
+    'contiguous': lambda images: images,
+    'channels last': lambda images: images.to(
+        memory_format=torch.channels_last
+    ),
+    'transposed': lambda images: images.mT.contiguous().mT,
+    # Begins behind the start of its memory and ends before its end.
+    'part': lambda images: torch.nn.functional.pad(images, (1, 2, 3, 4))[
+        ..., 3:-4, 1:-2
+    ],
+    'every second': lambda images: images.repeat_interleave(2, 0)[1::2],
+    'one for all': lambda images: images[:1].expand_as(images),
+}
+
+
+@pytest.mark.parametrize('padding', [None, 2])
+@pytest.mark.parametrize('name', _LAYOUTS)
+def test_crop_of_images_in_any_layout(name, padding):
+    images = _LAYOUTS[name](to_batch(smooth_images(6, 9, 12)))
+    crop = BatchRandomCrop((7, 8), padding=padding)
+    spare = torch.tensor([[2], [4]]) + 2 * (padding or 0)
+    corners = torch.tensor([[0, 0, 1, 1], [0, 1, 0, 1]]) * spare
+    # Both ends of the memory, and something between.
+    places = torch.cat([corners[:, :2], spare // 2, corners], 1)[:, :6]
+    places[:, -1] = spare[:, 0]
+    found = crop.augment(images, CropParameters(*places))
+    sides = [padding or 0] * 4
+    padded = torch.nn.functional.pad(images, sides)
+    expected = [
+        image[:, top : top + 7, left : left + 8]
+        for image, top, left in zip(padded, *places.tolist())
+    ]
+    assert torch.equal(found, torch.stack(expected))
 
 
 def test_crop_is_independent_in_rows_and_columns():

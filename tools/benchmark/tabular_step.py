@@ -79,7 +79,6 @@ def make_config(number: int, batch: int, work_dir: str) -> Config:
                 checkpoint=dict(interval=-1, save_best=None, save_last=False),
                 label_distribution=dict(bins=dict(width=0.5)),
             ),
-            custom_hooks=[dict(type='mmgeom.StandardizationHook')],
             log_level='WARNING',
             work_dir=work_dir,
         )

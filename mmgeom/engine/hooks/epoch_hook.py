@@ -81,7 +81,7 @@ class EpochHook(Hook):
             batch_idx (int): Index of the iteration.
             data_batch (Any): Not used. Defaults to None.
         """
-        if runner.iter == 0 or _counts_epochs(runner):
+        if _counts_epochs(runner) or runner.iter == 0:
             return
         if runner.iter % epoch_length(runner) == 0:
             self._start_epoch_of_iterations(runner)

@@ -124,4 +124,4 @@ def uniform_integers(counts: Tensor | int, numbers: Tensor) -> Tensor:
         Tensor: int64, of the shape of the numbers.
     """
     # The product may be rounded up to counts.
-    return (numbers * counts).long().clamp(max=counts - 1)
+    return (numbers * counts).long().clamp_(max=counts - 1)

@@ -124,10 +124,7 @@ class BatchRandomCrop(BatchAugmentation):
             min(side, crop)
             for side, crop in zip(images.shape[2:], self.crop_size)
         )
-        # All crops there are, as views of the images.
-        crops = images.unfold(2, height, 1).unfold(3, width, 1)
-        samples = torch.arange(len(images), device=images.device)
-        return crops[samples, :, parameters.top, parameters.left]
+        return _windows(images, parameters, height, width)
 
     def _pad(self, images: Tensor) -> Tensor:
         """Add both paddings."""
@@ -142,6 +139,27 @@ class BatchRandomCrop(BatchAugmentation):
         rows = border_indices(height, rows, rows, mode, device)
         columns = border_indices(width, columns, columns, mode, device)
         return images[:, :, rows][..., columns]
+
+
+def _windows(
+    images: Tensor, places: CropParameters, height: int, width: int
+) -> Tensor:
+    """A window of each image, at places where it is inside."""
+    number, channels, *sides = images.shape
+    if not number:
+        return images[..., :height, :width]
+    of_image, of_channel, of_row, of_column = images.stride()
+    begins = torch.arange(number, device=images.device) * of_image
+    begins += places.top * of_row + places.left * of_column
+    last = (number - 1) * of_image
+    last += (sides[0] - height) * of_row + (sides[1] - width) * of_column
+    # A view with a window at each place in memory. Windows are copied row by
+    # row, whereas an index for each dimension is looked up for each pixel.
+    windows = images.as_strided(
+        (last + 1, channels, height, width),
+        (1, of_channel, of_row, of_column),
+    )
+    return windows.index_select(0, begins)
 
 
 def _surround(

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mmgeom.geometry.finite import all_finite
 from mmgeom.geometry.standardization import Standardizer
 from mmgeom.registry import MODELS
 
@@ -131,7 +132,9 @@ class TabularDataPreprocessor(StackedLabelDataPreprocessor):
 
     def _require_statistics(self) -> None:
         # Looked at once, since reading a value waits for the device.
-        if not self._knows_statistics and not self.input_scale.is_fitted:
+        if self._knows_statistics:
+            return
+        if not self.input_scale.is_fitted:
             raise RuntimeError(
                 'the statistics of the input columns are not set: add '
                 "dict(type='mmgeom.StandardizationHook') to custom_hooks, or "
@@ -141,10 +144,9 @@ class TabularDataPreprocessor(StackedLabelDataPreprocessor):
 
 
 def _require_finite(rows: Tensor, data_samples: Any) -> None:
-    finite = torch.isfinite(rows)
-    if bool(finite.all()):
+    if all_finite(rows):
         return
-    index, column = (~finite).nonzero()[0].tolist()
+    index, column = (~torch.isfinite(rows)).nonzero()[0].tolist()
     name = f'the row at position {index} of the batch'
     if data_samples is not None and 'sample_idx' in data_samples[index]:
         name = f'the row of sample {data_samples[index].sample_idx}'

@@ -1,7 +1,6 @@
 # Copyright (c) mmgeom contributors. Licensed under Apache-2.0.
 """Losses of the difference between prediction and target."""
 
-import torch
 from mmpretrain.models.losses.utils import weight_reduce_loss
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -103,30 +102,29 @@ class ErrorLoss(nn.Module):
         if reduction_override is not None:
             _check_reduction(reduction_override)
         _check_shapes(pred, target, weight)
-        with torch.autocast(pred.device.type, enabled=False):
-            errors = self._errors(
-                at_least_float32(pred), at_least_float32(target)
-            )
-            loss = weight_reduce_loss(
-                errors.mean(dim=1),
-                weight,
-                reduction_override or self.reduction,
-                avg_factor,
-            )
-        return self.loss_weight * loss
+        reduction = reduction_override or self.reduction
+        # No operation here is one that autocast narrows.
+        pred, target = at_least_float32(pred), at_least_float32(target)
+        if reduction == 'mean' and weight is None and avg_factor is None:
+            loss = self._errors(pred, target, 'mean')
+        else:
+            errors = self._errors(pred, target, 'none').mean(dim=1)
+            loss = weight_reduce_loss(errors, weight, reduction, avg_factor)
+        # A product less in the graph of most trainings.
+        return loss if self.loss_weight == 1 else self.loss_weight * loss
 
-    def _errors(self, pred: Tensor, target: Tensor) -> Tensor:
-        """Losses of all numbers, shape (B, D)."""
+    def _errors(self, pred: Tensor, target: Tensor, reduction: str) -> Tensor:
+        """Losses of all numbers, shape (B, D), or their mean."""
         if self.kind == 'mse':
-            return F.mse_loss(pred, target, reduction='none')
+            return F.mse_loss(pred, target, reduction=reduction)
         if self.kind == 'l1':
-            return F.l1_loss(pred, target, reduction='none')
+            return F.l1_loss(pred, target, reduction=reduction)
         if self.kind == 'huber':
             return F.huber_loss(
-                pred, target, reduction='none', delta=self.delta
+                pred, target, reduction=reduction, delta=self.delta
             )
         return F.smooth_l1_loss(
-            pred, target, reduction='none', beta=self.delta
+            pred, target, reduction=reduction, beta=self.delta
         )
 
 
