@@ -10,6 +10,7 @@ from .collectives import reduce_sum_, remote_rows, row_counts, world_size
 from .contrast_dense import KeyWeights, dense_log_partition
 from .contrast_tiled import tiled_log_partition
 from .precision import at_least_float32
+from .value_checks import values_are_at_hand
 
 #: From how many pairs of anchor and key on tiles are used: where they become
 #: faster on a CPU, and where the matrices become large elsewhere.
@@ -239,8 +240,7 @@ def _inverse_temperature(
             f'number, one for each class (K,), or one for each of {number} '
             f'anchors, ({number}, 1).'
         )
-    # Looking at values on another device would make the host wait for it.
-    if temperature.device.type == 'cpu':
+    if values_are_at_hand(temperature):
         wrong = ~((temperature > 0) & temperature.isfinite())
         if wrong.any():
             raise ValueError(
@@ -251,7 +251,7 @@ def _inverse_temperature(
 
 
 def _check_classes(labels: Tensor, num_classes: int) -> None:
-    if labels.device.type != 'cpu' or len(labels) == 0:
+    if len(labels) == 0 or not values_are_at_hand(labels):
         return
     low, high = labels.aminmax()
     if low < 0 or high >= num_classes:

@@ -2,7 +2,6 @@
 """Log partition of contrastive logits, tile by tile in linear memory."""
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -10,6 +9,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .contrast_dense import KeyWeights
+from .contrast_tiles import Tiles
+from .value_checks import values_are_at_hand
 
 
 def tiled_log_partition(
@@ -26,7 +27,8 @@ def tiled_log_partition(
     the exponentials again. A tile of similarities between two blocks of
     anchors serves the rows of both. So do its exponentials where all
     temperatures are equal and no exponential leaves the range of the type.
-    Differentiable once.
+    Differentiable once. ``torch.compile`` sees two operations of its own,
+    one for each pass, and so any numbers of anchors and keys.
 
     Args:
         anchors (Tensor): Shape ``(M, h)``, float32 or wider.
@@ -40,11 +42,9 @@ def tiled_log_partition(
     Returns:
         Tensor: Shape ``(M,)``.
     """
-    on_cpu = anchors.device.type == 'cpu'
-    tile = tile or (512 if on_cpu else 2048)
+    tile = tile or (512 if anchors.device.type == 'cpu' else 2048)
     bounded = False
-    # Reading a number back from another device would make the host wait.
-    if on_cpu:
+    if values_are_at_hand(anchors):
         low, high = _range(inverse_temperature)
         bounded = _needs_no_shift(anchors, others, high)
         if bounded and low == high:
@@ -75,7 +75,7 @@ class _SharedTiles(torch.autograd.Function):
         weights: KeyWeights | None,
         tile: int,
     ) -> Tensor:
-        tiles = _Tiles(_keys(anchors, others), len(anchors), weights, tile)
+        tiles = Tiles(_keys(anchors, others), len(anchors), weights, tile)
         total = anchors.new_zeros(len(anchors))
         for a, b in tiles.pairs():
             exp = tiles.finish(tiles.similarity(a, b).exp_(), a, b)
@@ -91,7 +91,7 @@ class _SharedTiles(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple:
         keys, total = ctx.saved_tensors
-        tiles = _Tiles(keys, len(total), *ctx.options)
+        tiles = Tiles(keys, len(total), *ctx.options)
         gradient = torch.zeros_like(keys)
         # Keys that are no anchors have no partition function.
         pull = keys.new_zeros(len(keys))
@@ -119,148 +119,103 @@ class _RowTiles(torch.autograd.Function):
         tile: int,
         bounded: bool,
     ) -> Tensor:
-        tiles = _Tiles(_keys(anchors, others), len(anchors), weights, tile)
-        shift = torch.zeros_like(scale)
-        if not bounded:
-            shift = scale * tiles.largest_similarity()
-        total = torch.zeros_like(scale)
-        for a, b in tiles.pairs():
-            similarity, exp = tiles.similarity(a, b), tiles.buffer(1, a, b)
-            _scaled_exp(similarity, scale[a, None], shift[a, None], exp)
-            tiles.add_row_sums(total, tiles.finish(exp, a, b), a)
-            if a != b and tiles.are_anchors(b):
-                _scaled_exp(similarity, scale[b], shift[b], exp)
-                tiles.add_row_sums(total, tiles.finish(exp, a, b).T, b)
-        total.mul_(tiles.inverse_weight).log_().add_(shift)
-        ctx.save_for_backward(tiles.keys, scale, total)
-        ctx.options = weights, tile
+        keys = _keys(anchors, others)
+        total = _row_totals(keys, scale, *_parts(weights), tile, bounded)
+        ctx.save_for_backward(keys, scale, total)
+        ctx.options = *_parts(weights), tile
         return total
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple:
         keys, scale, total = ctx.saved_tensors
-        tiles = _Tiles(keys, len(total), *ctx.options)
-        gradient = torch.zeros_like(keys)
-        pull = grad * scale * tiles.inverse_weight
-        with torch.autocast(keys.device.type, enabled=False):
-            for a, b in tiles.pairs():
-                similarity, exp = tiles.similarity(a, b), tiles.buffer(1, a, b)
-                _scaled_exp(similarity, scale[a, None], total[a, None], exp)
-                exp.mul_(pull[a, None])
-                if tiles.are_anchors(b):
-                    _scaled_exp(similarity, scale[b], total[b], similarity)
-                    exp.add_(similarity.mul_(pull[b]))
-                tiles.finish(exp, a, b)
-                tiles.add_gradient(gradient, exp, a, b, ctx.needs_input_grad)
+        gradient = _row_gradient(
+            grad, keys, scale, total, *ctx.options, *ctx.needs_input_grad[:2]
+        )
         return *_split(ctx, gradient, len(total)), None, None, None, None
 
 
-class _Tiles:
-    """Tiles of all pairs of an anchor and a key, in buffers used again.
+@torch.library.custom_op('mmgeom::tiled_row_totals', mutates_args=())
+def _row_totals(
+    keys: Tensor,
+    scale: Tensor,
+    weight: Tensor | None,
+    excess: Tensor | None,
+    classes: Tensor | None,
+    tile: int,
+    bounded: bool,
+) -> Tensor:
+    """Log partition functions of the first keys, which are the anchors."""
+    tiles = Tiles(keys, len(scale), _weights(weight, excess, classes), tile)
+    shift = torch.zeros_like(scale)
+    if not bounded:
+        shift = scale * tiles.largest_similarity()
+    total = torch.zeros_like(scale)
+    for a, b in tiles.pairs():
+        similarity, exp = tiles.similarity(a, b), tiles.buffer(1, a, b)
+        _scaled_exp(similarity, scale[a, None], shift[a, None], exp)
+        tiles.add_row_sums(total, tiles.finish(exp, a, b), a)
+        if a != b and tiles.are_anchors(b):
+            _scaled_exp(similarity, scale[b], shift[b], exp)
+            tiles.add_row_sums(total, tiles.finish(exp, a, b).T, b)
+    return total.mul_(tiles.inverse_weight).log_().add_(shift)
 
-    A tile belongs to two blocks of keys, which are slices; of two blocks of
-    anchors there is one tile.
-    """
 
-    def __init__(
-        self,
-        keys: Tensor,
-        num_anchors: int,
-        weights: KeyWeights | None,
-        size: int,
-    ) -> None:
-        size = min(size, len(keys))
-        self.keys = keys
-        self.num_anchors = num_anchors
-        self.weights = weights
-        self.inverse_weight: Tensor | float = 1.0
-        if weights is not None:
-            self.inverse_weight = 1 / weights.weight[:num_anchors]
-        number = 2 if weights is None else 3
-        self._buffers = keys.new_empty(number, size * size)
-        self._ones = keys.new_ones(size)
-        self._anchors = list(_blocks(0, num_anchors, size))
-        self._others = list(_blocks(num_anchors, len(keys), size))
+@torch.library.custom_op('mmgeom::tiled_row_gradient', mutates_args=())
+def _row_gradient(
+    grad: Tensor,
+    keys: Tensor,
+    scale: Tensor,
+    total: Tensor,
+    weight: Tensor | None,
+    excess: Tensor | None,
+    classes: Tensor | None,
+    tile: int,
+    of_anchors: bool,
+    of_others: bool,
+) -> Tensor:
+    """Gradient of the keys."""
+    tiles = Tiles(keys, len(scale), _weights(weight, excess, classes), tile)
+    gradient = torch.zeros_like(keys)
+    pull = grad * scale * tiles.inverse_weight
+    with torch.autocast(keys.device.type, enabled=False):
+        for a, b in tiles.pairs():
+            similarity, exp = tiles.similarity(a, b), tiles.buffer(1, a, b)
+            _scaled_exp(similarity, scale[a, None], total[a, None], exp)
+            exp.mul_(pull[a, None])
+            if tiles.are_anchors(b):
+                _scaled_exp(similarity, scale[b], total[b], similarity)
+                exp.add_(similarity.mul_(pull[b]))
+            tiles.finish(exp, a, b)
+            tiles.add_gradient(gradient, exp, a, b, (of_anchors, of_others))
+    return gradient
 
-    def pairs(self) -> Iterator[tuple[slice, slice]]:
-        """All pairs of blocks, first of anchors and second of keys."""
-        for i, a in enumerate(self._anchors):
-            for b in self._anchors[i:] + self._others:
-                yield a, b
 
-    def are_anchors(self, block: slice) -> bool:
-        """Whether a block of keys is one of anchors."""
-        return block.start < self.num_anchors
+@_row_totals.register_fake
+def _(keys: Tensor, scale: Tensor, *args: Any) -> Tensor:
+    return torch.empty_like(scale)
 
-    def buffer(self, number: int, a: slice, b: slice) -> Tensor:
-        """Memory for a tile."""
-        rows, columns = a.stop - a.start, b.stop - b.start
-        return self._buffers[number][: rows * columns].view(rows, columns)
 
-    def similarity(self, a: slice, b: slice) -> Tensor:
-        """Inner products, in buffer 0."""
-        out = self.buffer(0, a, b)
-        return torch.mm(self.keys[a], self.keys[b].T, out=out)
-
-    def finish(self, exp: Tensor, a: slice, b: slice) -> Tensor:
-        r"""Weigh the exponentials and leave out those of a key with itself.
-
-        The factor :math:`\omega_{il} / |B_{y_i}|` is symmetric, as
-        :math:`\omega_{il}` is not. It is built in buffer 2.
-        """
-        if self.weights is not None:
-            weight, excess, classes = self.weights
-            factor = self.buffer(2, a, b)
-            torch.eq(classes[a, None], classes[b], out=factor)
-            factor.mul_(excess[a, None]).add_(1)
-            exp.mul_(factor.mul_(weight[a, None]).mul_(weight[b]))
-        if a == b:
-            exp.fill_diagonal_(0)
-        return exp
-
-    def add_row_sums(self, total: Tensor, tile: Tensor, a: slice) -> None:
-        """Add the sums over columns."""
-        total[a].addmv_(tile, self._ones[: tile.shape[1]])
-
-    def add_gradient(
-        self,
-        gradient: Tensor,
-        tile: Tensor,
-        a: slice,
-        b: slice,
-        needed: tuple[bool, ...],
-    ) -> None:
-        """Add what the pairs of a tile give to the keys of both blocks."""
-        gradient[a].addmm_(tile, self.keys[b])
-        if a != b and needed[0 if self.are_anchors(b) else 1]:
-            gradient[b].addmm_(tile.T, self.keys[a])
-
-    def largest_similarity(self) -> Tensor:
-        """Of each anchor with any other key, shape ``(M,)``."""
-        largest = self.keys.new_full((self.num_anchors,), -math.inf)
-        for a, b in self.pairs():
-            tile = self.similarity(a, b)
-            if a == b:
-                tile.fill_diagonal_(-math.inf)
-            torch.maximum(largest[a], tile.amax(1), out=largest[a])
-            if a != b and self.are_anchors(b):
-                torch.maximum(largest[b], tile.amax(0), out=largest[b])
-        return largest
+@_row_gradient.register_fake
+def _(grad: Tensor, keys: Tensor, *args: Any) -> Tensor:
+    return torch.empty_like(keys)
 
 
 def _keys(anchors: Tensor, others: Tensor) -> Tensor:
     return torch.cat([anchors, others]) if len(others) else anchors
 
 
+def _parts(weights: KeyWeights | None) -> tuple:
+    return (None, None, None) if weights is None else tuple(weights)
+
+
+def _weights(*parts: Tensor | None) -> KeyWeights | None:
+    return None if parts[0] is None else KeyWeights(*parts)
+
+
 def _split(ctx: Any, gradient: Tensor, num_anchors: int) -> tuple:
     others = gradient[num_anchors:] if ctx.needs_input_grad[1] else None
     return gradient[:num_anchors], others
-
-
-def _blocks(start: int, stop: int, size: int) -> Iterator[slice]:
-    for first in range(start, stop, size):
-        yield slice(first, min(first + size, stop))
 
 
 def _scaled_exp(

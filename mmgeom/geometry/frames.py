@@ -123,7 +123,7 @@ class MultiCenterFrame(nn.Module):
                 f'of centres sum to {int(numbers.sum())}.'
             )
         self.centers.copy_(numbers)
-        self._largest = None
+        self._largest = int(numbers.max())
 
     @property
     def is_set(self) -> bool:
@@ -154,7 +154,7 @@ class MultiCenterFrame(nn.Module):
                 'with.'
             )
         super()._load_from_state_dict(state_dict, prefix, *args)
-        self._largest = None
+        self._largest = int(self.centers.max()) if self.is_set else None
 
     def require_centers(self) -> int:
         """Make sure that the centres are allocated.

@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .value_checks import values_are_at_hand
+
 #: Norms below are treated as zero.
 EPS = 1e-8
 
@@ -55,7 +57,8 @@ def chosen_products(
     In main memory only the rows of the matrix that some sample uses are
     multiplied with: a batch of long-tailed data holds few of the classes
     with many centres. Elsewhere the whole matrix is, since to know how many
-    rows there are would mean to wait for the device.
+    rows there are would mean to wait for the device, and so it is in a
+    compiled graph, whose shapes may not depend on values.
 
     Args:
         x (Tensor): Shape ``(B, d)``.
@@ -68,7 +71,7 @@ def chosen_products(
     Returns:
         Tensor: Shape ``(B, m)``.
     """
-    if x.device.type != 'cpu':
+    if not values_are_at_hand(x):
         return (x @ matrix.T).gather(1, index)
     needed = torch.zeros(len(matrix), dtype=torch.bool)
     needed[index[used]] = True

@@ -94,12 +94,12 @@ class LogPrior(nn.Module):
                 'classes in the data.'
             )
         self.value.copy_(distribution.log_prior)
-        self._is_checked = False
+        self._is_checked = True
 
     def _load_from_state_dict(self, *args, **kwargs) -> None:
-        """Look again at what a checkpoint brings."""
+        """Look at what a checkpoint brings."""
         super()._load_from_state_dict(*args, **kwargs)
-        self._is_checked = False
+        self._is_checked = not self.needs_label_distribution
 
     def forward(self) -> Tensor:
         """The log priors.
@@ -110,7 +110,8 @@ class LogPrior(nn.Module):
         Raises:
             RuntimeError: When nothing has filled them yet.
         """
-        # Looked at once, since reading a value waits for the device.
+        # Not looked at in each step, since reading a value waits for the
+        # device, and breaks a compiled graph.
         if not self._is_checked:
             if self.needs_label_distribution:
                 raise RuntimeError(

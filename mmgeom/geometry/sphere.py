@@ -100,24 +100,65 @@ def sample_span(
     Raises:
         ValueError: When a number is not positive.
     """
-    number, dim = vectors.shape
-    _check_positive(num_points=num_points, K=number, n=dim)
-    vectors = at_least_float32(vectors)
-    dtype, device = vectors.dtype, vectors.device
-    if number >= dim:
-        points = uniform_points(num_points, dim, generator, dtype)
-        return SpanSample(points.to(device), vectors)
+    dtype = at_least_float32(vectors).dtype
+    points = span_points(num_points, *vectors.shape, generator, dtype)
+    return in_span(vectors, points.to(vectors.device))
+
+
+def span_points(
+    num_points: int,
+    num_vectors: int,
+    dim: int,
+    generator: torch.Generator | int = 0,
+    dtype: torch.dtype = torch.float32,
+) -> Tensor:
+    """The random part of :func:`sample_span`, which no vector decides.
+
+    Args:
+        num_points (int): N.
+        num_vectors (int): K.
+        dim (int): n.
+        generator (torch.Generator | int): As in :func:`uniform_points`.
+            Defaults to 0.
+        dtype (torch.dtype): Of the result, float32 or wider. Defaults to
+            float32.
+
+    Returns:
+        Tensor: On the device of the generator, shape ``(N, min(K, n))``.
+
+    Raises:
+        ValueError: When a number is not positive.
+    """
+    _check_positive(num_points=num_points, K=num_vectors, n=dim)
+    if num_vectors >= dim:
+        return uniform_points(num_points, dim, generator, dtype)
     if isinstance(generator, int):
         generator = torch.Generator().manual_seed(generator)
-    part = _normal(num_points, number, generator, dtype)
+    part = _normal(num_points, num_vectors, generator, dtype)
     # The only sampler of this law that takes a generator.
     rest = 2 * torch._standard_gamma(
-        part.new_full((num_points, 1), (dim - number) / 2), generator
+        part.new_full((num_points, 1), (dim - num_vectors) / 2), generator
     )
-    radius = (part.square().sum(1, keepdim=True) + rest).sqrt()
-    with torch.autocast(device.type, enabled=False):
+    return part / (part.square().sum(1, keepdim=True) + rest).sqrt()
+
+
+def in_span(vectors: Tensor, points: Tensor) -> SpanSample:
+    """The rest of :func:`sample_span`: vectors in a basis of their span.
+
+    Args:
+        vectors (Tensor): C, shape ``(K, n)``; rows of zeros are allowed.
+        points (Tensor): Of :func:`span_points`, on the same device.
+
+    Returns:
+        SpanSample: The points, and the vectors in their coordinates.
+    """
+    vectors = at_least_float32(vectors)
+    number, dim = vectors.shape
+    if number >= dim:
+        return SpanSample(points, vectors)
+    with torch.autocast(vectors.device.type, enabled=False):
         basis = torch.linalg.qr(vectors.detach().T).Q
-        return SpanSample((part / radius).to(device), vectors @ basis)
+        return SpanSample(points, vectors @ basis)
 
 
 @torch.no_grad()

@@ -5,7 +5,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .sphere import SpanSample, sample_span, uniform_points
+from .precision import at_least_float32
+from .sphere import SpanSample, in_span, span_points, uniform_points
 from .step_generator import StepGenerator
 
 _KINDS = ('fixed', 'span')
@@ -22,8 +23,10 @@ class SpherePoints(nn.Module):
     the centroids, whose generator gives other numbers on another kind of
     device.
 
-    Points that stay for an epoch or longer are the buffer ``points`` of shape
-    ``(N, n)``, float32.
+    Whole points that stay for an epoch or longer are the buffer ``points`` of
+    shape ``(N, n)``, float32. Numbers of ``kind='span'`` that stay are drawn
+    once and kept. Drawing cannot be compiled: ``resample='iter'`` breaks the
+    graph of ``torch.compile`` in each iteration, the others do not.
 
     Args:
         num_points (int): N, positive.
@@ -70,6 +73,7 @@ class SpherePoints(nn.Module):
         self.resample = resample
         self.kind = kind
         self._epoch = 0
+        self._drawn: Tensor | None = None
         # Drawn here in any case, which checks the numbers.
         first = uniform_points(num_points, dim, self._seed())
         if kind == 'fixed' and resample != 'iter':
@@ -84,7 +88,10 @@ class SpherePoints(nn.Module):
             epoch (int): Number of the epoch that starts, from 0.
         """
         self._epoch = epoch
-        if self.resample == 'epoch' and self.kind == 'fixed':
+        if self.resample != 'epoch':
+            return
+        self._drawn = None
+        if self.kind == 'fixed':
             self.points.copy_(
                 uniform_points(self.num_points, self.dim, self._seed())
             )
@@ -107,11 +114,33 @@ class SpherePoints(nn.Module):
         """
         if self.kind == 'fixed' and self.resample != 'iter':
             return SpanSample(self.points, centroids)
+        if self.kind == 'fixed':
+            return SpanSample(self._draw(centroids), centroids)
+        if self.resample == 'iter':
+            return in_span(centroids, self._draw(centroids))
+        if not self._has_drawn_for(centroids):
+            self._drawn = self._draw(centroids)
+        return in_span(centroids, self._drawn)
+
+    @torch.compiler.disable
+    def _draw(self, centroids: Tensor) -> Tensor:
+        """New points of the kind for centroids."""
         generator = self._generator(centroids.device)
-        if self.kind == 'span':
-            return sample_span(centroids, self.num_points, generator)
-        points = uniform_points(self.num_points, self.dim, generator)
-        return SpanSample(points, centroids)
+        if self.kind == 'fixed':
+            return uniform_points(self.num_points, self.dim, generator)
+        dtype = at_least_float32(centroids).dtype
+        shape = (self.num_points, *centroids.shape)
+        return span_points(*shape, generator, dtype)
+
+    def _has_drawn_for(self, centroids: Tensor) -> bool:
+        """Whether the numbers that are kept fit centroids."""
+        drawn = self._drawn
+        return (
+            drawn is not None
+            and drawn.shape[1] == min(centroids.shape)
+            and drawn.device == centroids.device
+            and drawn.dtype == at_least_float32(centroids).dtype
+        )
 
     def _generator(self, device: torch.device) -> torch.Generator:
         if self.resample == 'iter':

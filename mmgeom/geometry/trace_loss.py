@@ -165,6 +165,12 @@ class TraceLoss(nn.Module):
         self.edges.copy_(edges)
         self.values.copy_(values)
         self.counts.copy_(distribution.counts)
+        self._has_bins = True
+
+    def _load_from_state_dict(self, *args, **kwargs) -> None:
+        """Look at what a checkpoint brings."""
+        super()._load_from_state_dict(*args, **kwargs)
+        self._has_bins = bool(self.edges.isfinite().all())
 
     def bin_index(self, target: Tensor) -> Tensor:
         """Bin of each target, by the rule of ``LabelBins.index``.
@@ -185,7 +191,7 @@ class TraceLoss(nn.Module):
                 told the bins.
         """
         if not self._has_bins:
-            # Read from the device only once.
+            # Not read from the device in each step.
             self._has_bins = bool(self.edges.isfinite().all())
         if not self._has_bins:
             raise RuntimeError(

@@ -299,7 +299,7 @@ def test_interval(tmp_path, monkeypatch):
     calls, accumulate = [], SRLHead.accumulate
 
     def spy(head, feats, data_samples):
-        calls.append(head._epoch)
+        calls.append(head.trace.points._epoch)
         assert not torch.is_grad_enabled()
         accumulate(head, feats, data_samples)
 

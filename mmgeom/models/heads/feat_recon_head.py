@@ -279,22 +279,44 @@ class FeatReconHead(ContrastiveHead):
         Raises:
             RuntimeError: When no epoch was started.
         """
-        if self._epoch is None:
+        # Not by the epoch, for each of which a graph would be compiled.
+        if self._temperature is None:
             raise RuntimeError(
                 'FeatReconHead has not been told the epoch: add '
                 "dict(type='mmgeom.EpochHook') to custom_hooks."
             )
-        keys, key_labels, monitored = self._synthesize(labels)
-        # Of both views of an image one: they are not independent.
-        if self.training and self._renews(self._epoch):
-            half = len(labels) // 2
-            self.statistics.accumulate(features[:half], labels[:half])
+        keys, key_labels, monitored = features[:0].detach(), labels[:0], {}
+        if self.gen_mode != 'none':
+            keys, key_labels, monitored = self._use_statistics(
+                features.detach(), labels
+            )
+        loss = self.contrast_with(features, labels, keys, key_labels)
+        return dict(loss_contrast=loss, **monitored)
+
+    def contrast_with(
+        self,
+        features: Tensor,
+        labels: Tensor,
+        keys: Tensor,
+        key_labels: Tensor,
+    ) -> Tensor:
+        """The loss with given synthetic features.
+
+        Args:
+            features (Tensor): Unit rows, shape ``(2 B, h)``.
+            labels (Tensor): Their classes, shape ``(2 B,)``.
+            keys (Tensor): Synthetic features, shape ``(G, h)``.
+            key_labels (Tensor): Their classes, shape ``(G,)``.
+
+        Returns:
+            Tensor: The loss, not weighted.
+        """
         if self.syn_as_anchor:
             own = slice(rank(), None, world_size())
             features = torch.cat([features, keys[own]])
             labels = torch.cat([labels, key_labels[own]])
             keys, key_labels = keys[:0], key_labels[:0]
-        loss = supervised_contrastive_loss(
+        return supervised_contrastive_loss(
             features,
             labels,
             self._temperature,
@@ -303,7 +325,20 @@ class FeatReconHead(ContrastiveHead):
             implementation=self.implementation,
             across_ranks=True,
         )
-        return dict(loss_contrast=loss, **monitored)
+
+    # Random draws of a number that depends on the batch, and memory that
+    # grows: torch.compile leaves its graph here, once in a step.
+    @torch.compiler.disable
+    def _use_statistics(
+        self, features: Tensor, labels: Tensor
+    ) -> tuple[Tensor, Tensor, dict]:
+        """Synthesize by the statistics, and add a batch to the next ones."""
+        synthetic = self._synthesize(labels)
+        # Of both views of an image one: they are not independent.
+        if self.training and self._renews(self._epoch):
+            half = len(labels) // 2
+            self.statistics.accumulate(features[:half], labels[:half])
+        return synthetic
 
     def _synthesize(self, labels: Tensor) -> tuple[Tensor, Tensor, dict]:
         """Synthetic features for a batch, their classes, and the log."""

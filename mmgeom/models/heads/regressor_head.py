@@ -9,8 +9,10 @@ from mmpretrain.structures import DataSample
 from torch import Tensor, nn
 
 from mmgeom.geometry import at_least_float32
+from mmgeom.geometry.finite import all_finite
 from mmgeom.geometry.precision import full_precision
 from mmgeom.geometry.standardization import Standardizer
+from mmgeom.geometry.value_checks import values_are_at_hand
 from mmgeom.registry import MODELS
 from mmgeom.structures import stacked_scores
 
@@ -37,8 +39,9 @@ class RegressorHead(BaseModule):
 
     A target that is no finite number is an error in every batch on a CPU.
     On another device only in the first batch, since looking waits for the
-    device; there :class:`mmgeom.engine.StandardizationHook` has looked at
-    all training targets before.
+    device, and never in a compiled model, whose graph it would break; there
+    :class:`mmgeom.engine.StandardizationHook` has looked at all training
+    targets before.
 
     Args:
         in_channels (int): Width of the feature, positive.
@@ -198,10 +201,12 @@ class RegressorHead(BaseModule):
             self._refuse(data_samples)
         if not target.is_floating_point():
             target = target.float()
-        if target.device.type == 'cpu' or not self._has_checked_targets:
-            if not bool(torch.isfinite(target).all()):
+        known = torch.compiler.is_compiling() or self._has_checked_targets
+        if values_are_at_hand(target) or not known:
+            if not all_finite(target):
                 _refuse_non_finite(target, data_samples)
-            self._has_checked_targets = True
+            if not self._has_checked_targets:
+                self._has_checked_targets = True
         return at_least_float32(target)
 
     def feature_loss(
@@ -222,8 +227,7 @@ class RegressorHead(BaseModule):
         """
         output = self.scaled_output(feature)
         loss = self.loss_module(output, self.target_scale(target), **kwargs)
-        with torch.no_grad():
-            error = self.target_scale.inverse(output) - target
+        error = self.target_scale.inverse(output.detach()) - target
         return dict(loss=loss, mae=error.abs().mean())
 
     def regression_loss(

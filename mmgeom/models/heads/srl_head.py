@@ -200,7 +200,8 @@ class SRLHead(RegressorHead):
             homo_normalize=homo_normalize,
             **chosen,
         )
-        self._epoch: int | None = None
+        # Not the epoch, for each of which a graph would be compiled.
+        self._is_warm: bool | None = None
 
     def set_label_distribution(self, distribution: LabelDistribution) -> None:
         """Take the bins of the training labels.
@@ -224,7 +225,7 @@ class SRLHead(RegressorHead):
             epoch (int): From 0.
             max_epochs (int): Not used.
         """
-        self._epoch = epoch
+        self._is_warm = epoch >= self.warmup_epochs
         self.trace.start_epoch(epoch)
 
     def after_epoch(self, epoch: int) -> None:
@@ -270,7 +271,7 @@ class SRLHead(RegressorHead):
         Raises:
             RuntimeError: When neither the epoch nor the bins are known.
         """
-        if self._epoch is None:
+        if self._is_warm is None:
             raise RuntimeError(
                 'SRLHead was not told which epoch it is, on which its losses '
                 "depend: add dict(type='mmgeom.EpochHook') to custom_hooks."
@@ -280,7 +281,7 @@ class SRLHead(RegressorHead):
         bins = self.trace.bin_index(target[:, 0])
         if self.training:
             self.trace.accumulate(z, bins)
-        if self.trace.is_active and self._epoch >= self.warmup_epochs:
+        if self.trace.is_active and self._is_warm:
             losses.update(self.trace(z, bins))
         else:
             # DistributedDataParallel waits for all gradients.
