@@ -82,6 +82,30 @@ def test_class_statistics(tmp_path, command):
     )
 
 
+def test_profile_step(tmp_path, command):
+    command(
+        'python',
+        BENCHMARKS / 'profile_step.py',
+        *('--smoke', '--repeats', '1', '--methods', 'NCMC', 'BCL', 'SRL'),
+        *('--device', 'cpu', '--json', 'rows.json'),
+        cwd=tmp_path,
+    )
+    rows = json.loads((tmp_path / 'rows.json').read_text())['rows']
+    assert [row['method'] for row in rows] == ['NCMC', 'BCL', 'SRL']
+    parts = 'preprocess', 'backbone', 'head', 'optimizer'
+    for row in rows:
+        assert row['step_ms'] > 0
+        shares = [row[part] for part in parts]
+        assert min(shares) > 0
+        assert sum(shares) + row['rest'] == pytest.approx(1)
+
+
+def test_every_method_is_profiled(load):
+    profile_step = load('profile_step')
+    for path in profile_step.METHODS.values():
+        assert (profile_step.CONFIGS / f'{path}.py').is_file()
+
+
 def test_quickstart(tmp_path, command):
     command(
         'python',
@@ -152,7 +176,6 @@ def load(monkeypatch):
 
 
 def test_aims_are_compared_with_what_was_measured(load):
-    run_all = load('run_all')
     rows = [
         dict(head='NCMC', ratio=1.03),
         dict(head='SETF', ratio=1.021),
@@ -160,19 +183,36 @@ def test_aims_are_compared_with_what_was_measured(load):
     ]
     results = [
         dict(script='head_step', rows=rows),
-        dict(script='srl', rows=[dict(N=437_513, ratio=1.0)]),
+        dict(script='frames', rows=[dict(N=437_513, ratio=1.0)]),
+        dict(script='srl', rows=[dict(K=102, time_ratio=3.9)]),
+        dict(script='contrast', rows=[dict(N=8192, time_ratio=8.0)]),
     ]
-    aims = run_all.check_aims(results)
-    assert [aim['result'] for aim in aims] == ['met', 'missed']
-    assert [aim['measured'] for aim in aims] == [1.03, 1.021]
+    aims = load('aims').check_aims(results)
+    assert [aim['result'] for aim in aims] == [
+        *('met', 'missed', 'met', 'missed'),
+    ]
+    assert [aim['measured'] for aim in aims] == [1.03, 1.021, 8.0, 3.9]
+    assert [aim['aim'] for aim in aims[1:3]] == [
+        *('at most 1.02', 'at least 8.00'),
+    ]
+
+
+def test_notes_by_hand_stay(load, tmp_path):
+    page = load('page')
+    path = tmp_path / 'performance.md'
+    assert page.hand_written(path) == ''
+    text = page.make_page([], [], dict(cores='2'), False)
+    path.write_text(f'{text}\n## Why\n')
+    assert page.hand_written(path) == '\n## Why\n'
 
 
 def test_every_benchmark_is_run(load):
     run_all = load('run_all')
     scripts = {path.stem for path in BENCHMARKS.glob('*.py')}
     known = {benchmark.script for benchmark in run_all.BENCHMARKS}
-    assert known == scripts - {'harness', 'machine', 'run_all'}
-    assert {aim.script for aim in run_all.AIMS} <= known
+    parts = {'harness', 'machine', 'run_all', 'aims', 'page'}
+    assert known == scripts - parts
+    assert {aim.script for aim in load('aims').AIMS} <= known
 
 
 def test_exponents_of_growth(load):

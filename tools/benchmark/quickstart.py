@@ -2,9 +2,9 @@
 """The quickstart on digits, with batches made as a whole and one by one.
 
 Timed is the whole process of ``tools/train.py``, from starting Python to the
-last checkpoint, on the config of logit adjustment. ``samples`` makes samples
-one by one, as the config says, ``batched`` takes
-``configs/_base_/datasets/digits_lt_batched.py`` instead.
+last checkpoint, on the config of logit adjustment. ``batched`` has whole
+batches, as the config says, ``samples`` makes samples one by one, by
+``configs/_base_/datasets/digits_lt.py``.
 """
 
 import argparse
@@ -25,7 +25,8 @@ DATASETS = dict(samples='digits_lt', batched='digits_lt_batched')
 def make_config(dataset: str) -> str:
     """The quickstart config with its training data made in another way."""
     path = ROOT / 'configs' / 'quickstart' / f'{CONFIG}.py'
-    text = path.read_text().replace('/digits_lt.py', f'/{dataset}.py')
+    text = path.read_text()
+    text = text.replace('/digits_lt_batched.py', f'/{dataset}.py')
     base = (ROOT / 'configs' / '_base_').as_posix()
     return text.replace('../_base_', base)
 

@@ -3,7 +3,8 @@
 
 Each benchmark runs in a process of its own. The page, in Markdown, describes
 the machine and holds all tables, and says which aims were met; a picture of
-growth is drawn next to it, in ``images/growth.png``.
+growth is drawn next to it, in ``images/growth.png``. Notes written by hand
+below the last line of the page stay when it is written anew.
 """
 
 import argparse
@@ -17,8 +18,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from aims import check_aims
 from machine import describe_machine
-from matplotlib.figure import Figure
+from page import draw_growth, hand_written, make_page, markdown_table
 
 FOLDER = Path(__file__).resolve().parent
 
@@ -37,26 +39,9 @@ class Benchmark(NamedTuple):
     repeats: int | None = None
 
 
-class Aim(NamedTuple):
-    """A limit of a measured number.
-
-    Attributes:
-        script (str): Where it is measured.
-        row (tuple[str, object]): Key and value of the row.
-        key (str): Of the number.
-        limit (float): What it should not exceed.
-        text (str): What is measured.
-    """
-
-    script: str
-    row: tuple[str, object]
-    key: str
-    limit: float
-    text: str
-
-
 BENCHMARKS = (
     Benchmark('head_step', repeats=5),
+    Benchmark('profile_step', repeats=3),
     Benchmark('class_statistics', repeats=2),
     Benchmark('frames', repeats=3),
     Benchmark('contrast', repeats=2),
@@ -66,20 +51,6 @@ BENCHMARKS = (
     Benchmark('quickstart'),
     Benchmark('growth', ('--of', 'classes')),
     Benchmark('growth', ('--of', 'features'), repeats=1),
-)
-STEP = 'training step with {} to one with a linear head'
-AIMS = (
-    Aim('head_step', ('head', 'NCMC'), 'ratio', 1.03, STEP.format('NCMC')),
-    Aim('head_step', ('head', 'SETF'), 'ratio', 1.02, STEP.format('SETF')),
-    Aim('head_step', ('head', 'RBL'), 'ratio', 1.10, STEP.format('RBL')),
-    Aim(
-        'class_statistics',
-        ('N', 437_513),
-        'ratio',
-        3.0,
-        'statistics of an epoch of iNaturalist 2018 to one read of its '
-        'features',
-    ),
 )
 
 
@@ -129,134 +100,6 @@ def run(benchmark: Benchmark, args: argparse.Namespace) -> dict:
     )
 
 
-def check_aims(results: Sequence[dict]) -> list[dict]:
-    """Compare what was measured with the aims.
-
-    Args:
-        results (Sequence[dict]): Of :func:`run`.
-
-    Returns:
-        list[dict]: A row for each aim that was measured.
-    """
-    rows = []
-    for aim in AIMS:
-        key, value = aim.row
-        for result in results:
-            for row in result['rows']:
-                if result['script'] == aim.script and row.get(key) == value:
-                    measured = row[aim.key]
-                    rows.append(
-                        dict(
-                            ratio=aim.text,
-                            aim=f'at most {aim.limit:.2f}',
-                            measured=measured,
-                            result='met'
-                            if measured <= aim.limit
-                            else 'missed',
-                        )
-                    )
-    return rows
-
-
-def markdown_table(rows: Sequence[dict], across: bool = False) -> str:
-    """Rows as a table of Markdown.
-
-    Args:
-        rows (Sequence[dict]): Same keys in each, at least one.
-        across (bool): Whether keys become lines. Defaults to False.
-
-    Returns:
-        str: Lines.
-    """
-    names = list(rows[0])
-    lines = [names, *([row[name] for name in names] for row in rows)]
-    if across:
-        lines = [list(line) for line in zip(*lines, strict=True)]
-    rule = ['---', *['---:'] * (len(lines[0]) - 1)]
-    return '\n'.join(
-        '| ' + ' | '.join(_cell(value) for value in line) + ' |'
-        for line in [lines[0], rule, *lines[1:]]
-    )
-
-
-def draw_growth(results: Sequence[dict], path: Path) -> bool:
-    """Draw how time and memory grow.
-
-    Args:
-        results (Sequence[dict]): Of :func:`run`.
-        path (Path): Of the picture; its folder is made.
-
-    Returns:
-        bool: Whether growth was measured, and so the picture drawn.
-    """
-    results = [r for r in results if r['script'] == 'growth']
-    if not results:
-        return False
-    figure = Figure(figsize=(9, 3.4 * len(results)), layout='constrained')
-    panels = figure.subplots(len(results), 2, squeeze=False)
-    for line, result in zip(panels, results, strict=True):
-        sizes = [row['size'] for row in result['rows']]
-        for axes, key, label in (
-            (line[0], 'time_ms', 'time of a step [ms]'),
-            (line[1], 'memory_mb', 'extra memory [MB]'),
-        ):
-            values = [row[key] for row in result['rows']]
-            axes.loglog(sizes, values, 'o-', color='#0072B2')
-            linear = [values[-1] * size / sizes[-1] for size in sizes]
-            axes.loglog(sizes, linear, '--', color='#999999', label='linear')
-            axes.set_ylabel(label)
-            axes.set_xlabel(f'number of {result["options"][-1]}')
-            axes.legend(frameon=False)
-            axes.spines[['top', 'right']].set_visible(False)
-        line[0].set_title(result['title'], loc='left', fontsize='medium')
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120, metadata=dict(Software=None))
-    return True
-
-
-def make_page(results: Sequence[dict], machine: dict, picture: bool) -> str:
-    """The page.
-
-    Args:
-        results (Sequence[dict]): Of :func:`run`.
-        machine (dict): Of :func:`machine.describe_machine`.
-        picture (bool): Whether growth is drawn.
-
-    Returns:
-        str: Markdown.
-    """
-    parts = [
-        '# Performance',
-        'Written by `python tools/benchmark/run_all.py --output '
-        'docs/performance.md`. Alternatives take turns in one run and their '
-        'medians are compared, so that ratios stay meaningful on a machine '
-        'with other work, and times do not.',
-        '## Machine',
-        markdown_table([dict(part=k, value=v) for k, v in machine.items()]),
-    ]
-    aims = check_aims(results)
-    if aims:
-        parts += ['## Aims', markdown_table(aims)]
-    for index, result in enumerate(results):
-        parts.append(f'## {result["title"]}')
-        command = ' '.join([f'{result["script"]}.py', *result['options']])
-        parts.append(f'`tools/benchmark/{command}`')
-        # Once for all runs of a script.
-        if result['script'] not in [r['script'] for r in results[:index]]:
-            parts.append(result['about'].replace('``', '`'))
-        parts.append(markdown_table(result['rows'], across=True))
-    if picture:
-        parts.append(
-            '![Time and memory against the numbers of classes and of '
-            'features](images/growth.png)'
-        )
-    return '\n\n'.join(parts) + '\n'
-
-
-def _cell(value: object) -> str:
-    return f'{value:.2f}' if isinstance(value, float) else str(value)
-
-
 def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -293,7 +136,8 @@ def main() -> None:
     if args.output:
         output = Path(args.output)
         picture = draw_growth(results, output.parent / 'images/growth.png')
-        output.write_text(make_page(results, machine, picture))
+        page = make_page(results, aims, machine, picture)
+        output.write_text(page + hand_written(output))
 
 
 if __name__ == '__main__':

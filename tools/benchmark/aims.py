@@ -1,0 +1,126 @@
+# Copyright (c) mmgeom contributors. Licensed under Apache-2.0.
+"""What the benchmarks should reach."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Aim(NamedTuple):
+    """A limit of a measured number.
+
+    Attributes:
+        script (str): Where it is measured.
+        row (tuple[str, object]): Key and value of the row.
+        key (str): Of the number.
+        limit (float): What it should not exceed, or should reach.
+        text (str): What is measured.
+        at_least (bool): Whether larger is better.
+    """
+
+    script: str
+    row: tuple[str, object]
+    key: str
+    limit: float
+    text: str
+    at_least: bool = False
+
+    def met(self, measured: float) -> bool:
+        """Whether a number is good enough.
+
+        Args:
+            measured (float): The number.
+
+        Returns:
+            bool: True when it is.
+        """
+        if self.at_least:
+            return measured >= self.limit
+        return measured <= self.limit
+
+
+STEP = 'training step with {} to one with a linear head'
+PEER = 'speed of the contrastive loss of {} features to that of a peer library'
+AIMS = (
+    Aim(
+        'data_path',
+        ('transforms', 'crop and flip'),
+        'time_ratio',
+        10,
+        "speed of whole batches to that of the host's pipeline, CIFAR-like",
+        at_least=True,
+    ),
+    Aim(
+        'tabular_step',
+        ('B', 64),
+        'batched_ratio',
+        1.8,
+        'tabular training step of a runner to that of a bare loop',
+    ),
+    Aim(
+        'quickstart',
+        ('epochs', 60),
+        'time_ratio',
+        2,
+        'speed of the digits quickstart, whole process, to that of single '
+        'images',
+        at_least=True,
+    ),
+    Aim('head_step', ('head', 'NCMC'), 'ratio', 1.03, STEP.format('NCMC')),
+    Aim('head_step', ('head', 'SETF'), 'ratio', 1.02, STEP.format('SETF')),
+    Aim('head_step', ('head', 'RBL'), 'ratio', 1.10, STEP.format('RBL')),
+    Aim(
+        'class_statistics',
+        ('N', 437_513),
+        'ratio',
+        3.0,
+        'statistics of an epoch of iNaturalist 2018 to one read of its '
+        'features',
+    ),
+    Aim(
+        'frames',
+        ('K', 1000),
+        'axis_passes',
+        6,
+        'cost of a frame of 1,000 classes in elementwise passes over the '
+        'features',
+    ),
+    Aim('contrast', ('N', 4096), 'time_ratio', 5, PEER.format('4,096'), True),
+    Aim('contrast', ('N', 8192), 'time_ratio', 8, PEER.format('8,192'), True),
+    Aim(
+        'srl',
+        ('K', 102),
+        'time_ratio',
+        4,
+        'speed of the losses of SRL to that of a loop over bins',
+        at_least=True,
+    ),
+)
+
+
+def check_aims(results: Sequence[dict]) -> list[dict]:
+    """Compare what was measured with the aims.
+
+    Args:
+        results (Sequence[dict]): ``script`` and ``rows`` of each run.
+
+    Returns:
+        list[dict]: A row for each aim that was measured.
+    """
+    found = []
+    for aim in AIMS:
+        key, value = aim.row
+        for result in results:
+            for row in result['rows']:
+                if result['script'] == aim.script and row.get(key) == value:
+                    found.append(_row(aim, row[aim.key]))
+    return found
+
+
+def _row(aim: Aim, measured: float) -> dict:
+    bound = 'at least' if aim.at_least else 'at most'
+    return dict(
+        ratio=aim.text,
+        aim=f'{bound} {aim.limit:.2f}',
+        measured=measured,
+        result='met' if aim.met(measured) else 'missed',
+    )
