@@ -47,7 +47,7 @@ class ShotError(ShotMetric):
 
     Names are those above for all samples and, e.g., ``mae_many``,
     ``mae_medium``, ``mae_few`` (or the names of the rule) for groups. A
-    group without test samples is NaN. With D targets a sample, ``gm`` and
+    group without test samples is left out. With D targets a sample, ``gm`` and
     the correlations are means over the D, the others are over all
     :math:`N \cdot D` numbers, and groups need ``group_by``.
 
@@ -97,8 +97,7 @@ class ShotError(ShotMetric):
         ...     [31.0, 29.0, 70.0], [30.0, 30.0, 80.0], training,
         ...     items=['mae', 'bmae'])  # doctest: +NORMALIZE_WHITESPACE
         {'mae': 4.0, 'bmae': 5.5, 'mae_many': 1.0, 'bmae_many': 1.0,
-         'mae_medium': nan, 'bmae_medium': nan, 'mae_few': 10.0,
-         'bmae_few': 10.0}
+         'mae_few': 10.0, 'bmae_few': 10.0}
     """
 
     default_prefix = 'error'
@@ -270,7 +269,7 @@ class ShotError(ShotMetric):
         if empty:
             self._warn_once(
                 f'No test sample is in the shot groups {", ".join(empty)}, '
-                'so their errors are NaN.'
+                'which are left out.'
             )
 
     def _log_errors(
@@ -329,12 +328,16 @@ def _errors(
     masks: Mapping[str, Tensor],
     items: Sequence[str],
 ) -> dict[str | None, dict[str, float]]:
-    """The errors of each group, and under None those of all samples."""
+    """The errors of each group, and under None those of all samples.
+
+    Groups without samples are left out.
+    """
     table = {None: regression_errors(pred, target, items, labels)}
     for name, mask in masks.items():
-        table[name] = regression_errors(
-            pred[mask], target[mask], items, labels[mask]
-        )
+        if mask.any():
+            table[name] = regression_errors(
+                pred[mask], target[mask], items, labels[mask]
+            )
     return table
 
 
