@@ -23,13 +23,15 @@ import mmgeom
 
 ROOT = Path(__file__).resolve().parents[1]
 QUICKSTART = 'quickstart/logit-adjustment_resnet20_1xb64-60e_digits-lt-if20.py'
+DIGITS = '_base_/datasets/digits_lt.py'
+PIPELINE = 'train_dataloader.dataset.dataset.pipeline'
 
 # A few hundred weights, two epochs, no randomness but that of the seed.
 TINY = {
     'model.backbone.depth': 8,
     'model.backbone.base_channels': 4,
     'model.head.in_channels': 16,
-    'train_dataloader.dataset.dataset.pipeline': [dict(type='PackInputs')],
+    'data_preprocessor.augmentations': [],
     'train_cfg.max_epochs': 2,
     'train_cfg.val_interval': 1,
     'param_scheduler.T_max': 4,
@@ -78,15 +80,23 @@ def runner_config() -> Callable[..., Config]:
     """Make the config of a tiny run on digits.
 
     Call it with the work directory and dotted settings, which are merged
-    into the quickstart config after :data:`TINY`.
+    into the quickstart config after :data:`TINY`. Without ``batched``, its
+    training images are handled one by one, by the host's path.
     """
 
     names = itertools.count()
 
-    def make(work_dir: Path, options: dict | None = None) -> Config:
+    def make(
+        work_dir: Path, options: dict | None = None, batched: bool = True
+    ) -> Config:
         cfg = Config.fromfile(mmgeom.config_path(QUICKSTART))
         # Merging takes `_delete_` out of what it is given.
         cfg.merge_from_dict(copy.deepcopy(TINY))
+        if not batched:
+            plain = Config.fromfile(mmgeom.config_path(DIGITS))
+            cfg.train_dataloader = plain.train_dataloader
+            cfg.data_preprocessor = plain.data_preprocessor
+            cfg.merge_from_dict({PIPELINE: [dict(type='PackInputs')]})
         cfg.merge_from_dict(copy.deepcopy(options or {}))
         cfg.work_dir = str(work_dir)
         # Two runners of one second would share their log otherwise.
@@ -100,8 +110,10 @@ def runner_config() -> Callable[..., Config]:
 def train(runner_config) -> Callable[..., Runner]:
     """Train a tiny run; arguments as of ``runner_config``."""
 
-    def run(work_dir: Path, options: dict | None = None) -> Runner:
-        runner = Runner.from_cfg(runner_config(work_dir, options))
+    def run(
+        work_dir: Path, options: dict | None = None, batched: bool = True
+    ) -> Runner:
+        runner = Runner.from_cfg(runner_config(work_dir, options, batched))
         runner.train()
         return runner
 
@@ -113,9 +125,12 @@ def evaluate(runner_config) -> Callable[..., tuple[dict, Runner]]:
     """Test a checkpoint; returns the metrics and the runner."""
 
     def run(
-        work_dir: Path, checkpoint: Path, options: dict | None = None
+        work_dir: Path,
+        checkpoint: Path,
+        options: dict | None = None,
+        batched: bool = True,
     ) -> tuple[dict, Runner]:
-        cfg = runner_config(work_dir, options)
+        cfg = runner_config(work_dir, options, batched)
         cfg.load_from = str(checkpoint)
         runner = Runner.from_cfg(cfg)
         return runner.test(), runner

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 DATASET = 'train_dataloader.dataset'
+SELECTION = f'{DATASET}.dataset'
 PREFIX = r'^(class `\w+` in [\w/.]+: )*'
 
 
@@ -98,8 +99,8 @@ def test_head_of_other_size(check_fails):
 
 def test_preprocessor_of_other_size(check_fails):
     message = (
-        'ClsDataPreprocessor has num_classes=11 but the training data has 10 '
-        r'classes: set num_classes of the head and of the data .*\.'
+        'BatchedDataPreprocessor has num_classes=11 but the training data has '
+        r'10 classes: set num_classes of the head and of the data .*\.'
     )
     check_fails(ValueError, message, {'data_preprocessor.num_classes': 11})
 
@@ -122,8 +123,8 @@ def test_loss_of_other_size(check_fails):
 
 class TestSamples:
     def test_empty_selection(self, check_fails):
-        options = {f'{DATASET}.counts': [0] * 10}
-        options[f'{DATASET}.imbalance_factor'] = None
+        options = {f'{SELECTION}.counts': [0] * 10}
+        options[f'{SELECTION}.imbalance_factor'] = None
         message = r'LongTailedDataset keeps no sample at all: raise .*\.'
         check_fails(ValueError, message, options)
 
@@ -134,9 +135,9 @@ class TestSamples:
         )
         check_fails(ValueError, message, options)
 
-    @pytest.mark.parametrize('options', [{}, {f'{DATASET}.profile': 'step'}])
+    @pytest.mark.parametrize('options', [{}, {f'{SELECTION}.profile': 'step'}])
     def test_class_without_samples(self, check_fails, options):
-        options[f'{DATASET}.imbalance_factor'] = 10000
+        options[f'{SELECTION}.imbalance_factor'] = 10000
         message = (
             r'\d of 10 classes have no training sample, among them \[.*9\]: '
             'remove them from the data, or set allow_empty_classes=True of '
@@ -149,10 +150,12 @@ class TestSamples:
             'imbalance_factor is the largest class .* at least 1, got 0.01; '
             r'a ratio such as 0.01 is written as its inverse, 100\.'
         )
-        check_fails(ValueError, message, {f'{DATASET}.imbalance_factor': 0.01})
+        check_fails(
+            ValueError, message, {f'{SELECTION}.imbalance_factor': 0.01}
+        )
 
     def test_unknown_split(self, check_fails):
-        options = {f'{DATASET}.dataset.split': 'valid'}
+        options = {f'{SELECTION}.dataset.split': 'valid'}
         message = r"Digits has no split 'valid': choose one of .*\."
         check_fails(ValueError, message, options)
 

@@ -98,9 +98,9 @@ def shortened(config, folder, root):
     cfg = Config.fromfile(mmgeom.config_path(config))
     decode = dict(type='mmgeom.LoadImage')
     train = cfg.train_dataloader
-    pipeline = [decode, *train.dataset.dataset.pipeline]
+    pipeline = [decode, *train.dataset.dataset.dataset.pipeline]
     dataset = images(root, 'train_unpacked.txt', pipeline)
-    train.dataset = long_tailed(dataset, 10)
+    train.dataset.dataset = long_tailed(dataset, 10)
     train.update(batch_size=32, num_workers=0)
     for mode in ('val', 'test'):
         loader = cfg[f'{mode}_dataloader']

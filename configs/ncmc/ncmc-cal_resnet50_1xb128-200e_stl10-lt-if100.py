@@ -1,13 +1,13 @@
 # NCMC, Class-Aware Loss: the rarer a class, the more fixed centres it has.
 _base_ = [
-    '../_base_/datasets/stl10_lt.py',
+    '../_base_/datasets/stl10_lt_batched.py',
     '../_base_/models/cifar_resnet50.py',
     '../_base_/schedules/cifar_step10_200e.py',
     '../_base_/default_runtime.py',
 ]
 
 # n_max / n_min of the training set
-train_dataloader = dict(dataset=dict(imbalance_factor=100))
+train_dataloader = dict(dataset=dict(dataset=dict(imbalance_factor=100)))
 
 # As in the paper, the feature is normalised first on this dataset.
 model = dict(

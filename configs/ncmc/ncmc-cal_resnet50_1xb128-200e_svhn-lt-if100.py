@@ -1,6 +1,6 @@
 # NCMC, Class-Aware Loss: the rarer a class, the more fixed centres it has.
 _base_ = [
-    '../_base_/datasets/svhn_lt.py',
+    '../_base_/datasets/svhn_lt_batched.py',
     '../_base_/models/cifar_resnet50.py',
     '../_base_/schedules/cifar_step10_200e.py',
     '../_base_/default_runtime.py',

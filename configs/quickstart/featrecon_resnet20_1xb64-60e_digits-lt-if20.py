@@ -1,7 +1,7 @@
 # FeatRecon: synthetic features where classes may lie, class temperatures,
 # on the digits of the quickstart.
 _base_ = [
-    '../_base_/datasets/digits_lt_views.py',
+    '../_base_/datasets/digits_lt_views_batched.py',
     '../_base_/models/cifar_resnet32.py',
     '../_base_/schedules/digits_60e.py',
     '../_base_/default_runtime.py',

@@ -1,14 +1,14 @@
 # RBL: simplex classifier whose rotation is learned, with logits adjusted at
 # test time. Backbone and schedule are those of SETF.
 _base_ = [
-    '../_base_/datasets/cifar100_lt.py',
+    '../_base_/datasets/cifar100_lt_batched.py',
     '../_base_/models/cifar_resnet32.py',
     '../_base_/schedules/cifar_step10_200e.py',
     '../_base_/default_runtime.py',
 ]
 
 # n_max / n_min of the training set
-train_dataloader = dict(dataset=dict(imbalance_factor=100))
+train_dataloader = dict(dataset=dict(dataset=dict(imbalance_factor=100)))
 
 # A simplex of 100 classes needs 99 channels, the usual ResNet-32 has 64.
 model = dict(

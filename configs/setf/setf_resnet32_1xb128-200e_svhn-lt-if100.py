@@ -1,6 +1,6 @@
 # SETF: fixed simplex classifier, dot-regression loss and Mixup.
 _base_ = [
-    '../_base_/datasets/svhn_lt.py',
+    '../_base_/datasets/svhn_lt_batched.py',
     '../_base_/models/cifar_resnet32.py',
     '../_base_/schedules/cifar_step10_200e.py',
     '../_base_/default_runtime.py',

@@ -1,13 +1,15 @@
 # Supervised contrast beside logit-adjusted cross-entropy.
 _base_ = [
-    '../_base_/datasets/cifar10_lt_views.py',
+    '../_base_/datasets/cifar10_lt_views_batched.py',
     '../_base_/models/cifar_resnet32.py',
     '../_base_/schedules/cifar_contrast_200e.py',
     '../_base_/default_runtime.py',
 ]
 
 # n_max / n_min of the training set
-train_dataloader = dict(batch_size=256, dataset=dict(imbalance_factor=100))
+train_dataloader = dict(
+    batch_size=256, dataset=dict(dataset=dict(imbalance_factor=100))
+)
 
 model = dict(
     type='mmgeom.MultiViewClassifier',

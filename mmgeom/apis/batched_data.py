@@ -60,10 +60,11 @@ def batched(cfg: Mapping, device: str | None = None) -> tuple[dict, dict]:
     """
     dataset = copy.deepcopy(_plain(_part(cfg, 'train_dataloader', 'dataset')))
     preprocessor = _preprocessor_type(cfg)
-    innermost = _innermost(dataset)
-    kept, augmentations, views = _split(innermost.get('pipeline') or [])
-    if 'pipeline' in innermost:
-        innermost['pipeline'] = kept
+    sources = _sources(dataset)
+    kept, augmentations, views = _split(_pipeline(sources))
+    for source in sources:
+        if 'pipeline' in source:
+            source['pipeline'] = copy.deepcopy(kept)
     changes: dict[str, Any] = dict(type=preprocessor)
     found = dict(augmentations=augmentations, views=views)
     changes |= {name: value for name, value in found.items() if value}
@@ -113,16 +114,27 @@ def _preprocessor_type(cfg: Mapping) -> str:
     return _PREPROCESSORS[name]
 
 
-def _innermost(dataset: dict) -> dict:
-    """The config of the dataset that has the pipeline."""
+def _sources(dataset: dict) -> list[dict]:
+    """Configs of the datasets that have the pipelines."""
     while 'dataset' in dataset:
         dataset = dataset['dataset']
-    if 'datasets' in dataset:
+    if 'datasets' not in dataset:
+        return [dataset]
+    parts = map(_sources, dataset['datasets'])
+    return [source for part in parts for source in part]
+
+
+def _pipeline(sources: Sequence[dict]) -> list[dict]:
+    """The pipeline that all of them have."""
+    pipelines = [source.get('pipeline') or [] for source in sources]
+    other = next((p for p in pipelines if p != pipelines[0]), None)
+    if other is not None:
         raise ValueError(
-            f'{dataset.get("type")} joins several datasets, each with its own '
-            'pipeline: write the config by hand, with mmgeom.BatchedDataset.'
+            'joined datasets must have one pipeline to be batched, but have '
+            f'{pipelines[0]} and {other}: make them equal, or write the '
+            'config by hand, with mmgeom.BatchedDataset.'
         )
-    return dataset
+    return pipelines[0]
 
 
 def _split(pipeline: Sequence[dict]) -> tuple[list, list, list]:

@@ -27,6 +27,13 @@ def config(*pipeline, **options):
     )
 
 
+def joined(*pipelines):
+    parts = [dict(type='CIFAR10', pipeline=list(p)) for p in pipelines]
+    wrapped = [dict(type='mmgeom.LongTailedDataset', dataset=p) for p in parts]
+    dataset = dict(type='ConcatDataset', datasets=wrapped)
+    return dict(train_dataloader=dict(dataset=dataset))
+
+
 def views(*transforms, num_views):
     return dict(
         type='MultiView', num_views=num_views, transforms=list(transforms)
@@ -73,6 +80,16 @@ def test_views_move():
     ]
     assert preprocessor['views'] == [[crop], other, other]
     assert 'augmentations' not in preprocessor
+
+
+def test_joined_datasets():
+    loader, preprocessor = batched(joined([CROP, PACK], [CROP, PACK]))
+    dataset = loader['dataset']['dataset']
+    assert dataset['type'] == 'ConcatDataset'
+    for part in dataset['datasets']:
+        assert part['dataset']['pipeline'] == [PACK]
+    (crop,) = preprocessor['augmentations']
+    assert crop['type'] == 'mmgeom.BatchRandomCrop'
 
 
 def test_nothing_random():
@@ -133,12 +150,8 @@ def test_in_a_config_file(tmp_path):
             'Rotate comes after a random transform',
         ),
         (
-            dict(
-                train_dataloader=dict(
-                    dataset=dict(type='ConcatDataset', datasets=[{}])
-                )
-            ),
-            'ConcatDataset joins several datasets',
+            joined([CROP, PACK], [PACK]),
+            'joined datasets must have one pipeline to be batched, but have',
         ),
     ],
 )

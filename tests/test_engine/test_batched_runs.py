@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torchvision
 from mmengine.config import Config
 from mmengine.hooks import Hook
 from mmengine.registry import DefaultScope
@@ -147,7 +148,7 @@ def assert_same_runs(one, other):
 def test_equals_the_run_on_samples(case, tmp_path, runner_config):
     options = {**CASES[case], **COLLATE}
     results = [
-        run(runner_config(tmp_path / str(batch), options), batch)
+        run(runner_config(tmp_path / str(batch), options, False), batch)
         for batch in (False, True)
     ]
     assert_same_runs(*results)
@@ -168,7 +169,7 @@ def test_rows_equal_the_run_on_samples(num_targets, tmp_path):
 
 def test_resumed_run_equals_the_whole(tmp_path, runner_config, load):
     def go(name, **changes):
-        cfg = runner_config(tmp_path / name, EPOCHS)
+        cfg = runner_config(tmp_path / name, EPOCHS, False)
         cfg.merge_from_dict(changes)
         run(cfg, True)
         return load(tmp_path / name / 'epoch_4.pth')['state_dict']
@@ -192,7 +193,7 @@ def test_resumed_run_equals_the_whole(tmp_path, runner_config, load):
 def test_workers_give_the_same(tmp_path, runner_config):
     results = []
     for workers in (0, 2):
-        cfg = runner_config(tmp_path / str(workers), EPOCHS)
+        cfg = runner_config(tmp_path / str(workers), EPOCHS, False)
         cfg.train_cfg.max_epochs = 1
         runner = Runner.from_cfg(switched(cfg, num_workers=workers))
         runner.train()
@@ -212,8 +213,13 @@ def data(tmp_path_factory):
 def test_shipped_datasets(path, data, monkeypatch):
     """Batches have the shape of those of the inherited config."""
     monkeypatch.chdir(data)
-    # The reader takes our files for the published ones.
-    monkeypatch.setattr(CIFAR10, '_check_integrity', lambda self: True)
+    # The readers take our files for the published ones.
+    for reader in (
+        CIFAR10,
+        torchvision.datasets.SVHN,
+        torchvision.datasets.STL10,
+    ):
+        monkeypatch.setattr(reader, '_check_integrity', lambda self: True)
     DefaultScope.get_instance(path.stem, scope_name='mmpretrain')
     ours = Config.fromfile(path)
     plain = Config.fromfile(path.with_name(path.name.replace('_batched', '')))
@@ -235,7 +241,7 @@ def test_shipped_datasets(path, data, monkeypatch):
 
 
 def test_inspect_dataset(runner_config, tmp_path):
-    cfg = runner_config(tmp_path)
+    cfg = runner_config(tmp_path, batched=False)
     plain = inspect_dataset(cfg)
     found = inspect_dataset(switched(cfg))
     assert found.distribution.counts.tolist() == (
@@ -243,3 +249,33 @@ def test_inspect_dataset(runner_config, tmp_path):
     )
     assert found.test_counts == plain.test_counts
     assert found.warnings == plain.warnings
+
+
+def blocks(word):
+    """Configs of the docs on whole batches that contain a word."""
+    text = (ROOT / 'docs' / 'data.md').read_text().split('whole batches\n')[1]
+    found = [b.partition('```')[0] for b in text.split('```python')[1:]]
+    return [block for block in found if word in block]
+
+
+@pytest.mark.parametrize(
+    ('word', 'batch'),
+    [('batched(', True), ('BatchCutout', True), ('Rotate', False)],
+)
+def test_configs_of_the_docs(word, batch, data, monkeypatch, tmp_path):
+    monkeypatch.chdir(data)
+    monkeypatch.setattr(CIFAR10, '_check_integrity', lambda self: True)
+    (text,) = blocks(word)
+    (tmp_path / 'ours.py').write_text(text)
+    cfg = Config.fromfile(tmp_path / 'ours.py')
+    DefaultScope.get_instance(word, scope_name='mmpretrain')
+    loader = cfg.train_dataloader
+    loader.update(num_workers=0, persistent_workers=False, batch_size=4)
+    loader.sampler.seed = 0
+    loader = Runner.build_dataloader(loader)
+    found = next(iter(loader))
+    assert (type(found['data_samples']) is BatchSamples) == batch
+    preprocessor = {'type': 'ClsDataPreprocessor', **cfg.data_preprocessor}
+    result = MODELS.build(preprocessor)(found, training=True)
+    assert result['inputs'].shape == (4, 3, 32, 32)
+    assert len(result['data_samples']) == 4

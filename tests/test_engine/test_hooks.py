@@ -11,7 +11,7 @@ from torch import nn
 from mmgeom.distribution import LabelDistribution
 from mmgeom.registry import DATASETS
 
-IMBALANCE = 'train_dataloader.dataset.imbalance_factor'
+IMBALANCE = 'train_dataloader.dataset.dataset.imbalance_factor'
 EMA = [
     pytest.param(None, id='no-ema'),
     pytest.param(False, id='ema'),
@@ -120,7 +120,7 @@ class TestHandingOut:
         runner = train(
             tmp_path,
             {
-                'train_dataloader.dataset': dict(
+                'train_dataloader.dataset.dataset': dict(
                     counts=counts, imbalance_factor=None
                 ),
                 'default_hooks.label_distribution.allow_empty_classes': True,
@@ -286,7 +286,7 @@ class TestCheckpoints:
         plain = rewrite(trained / 'epoch_2.pth', tmp_path / 'x.pth', change)
         options = {IMBALANCE: 10, **POST_HOC, **ema(update_buffers)}
         _, runner = evaluate(tmp_path / 'run', plain, options)
-        runner.cfg.train_dataloader.dataset.imbalance_factor = factor
+        runner.cfg.train_dataloader.dataset.dataset.imbalance_factor = factor
         expected = training_labels(runner.cfg).log_prior.float()
         assert torch.equal(runner.model.head.log_prior.value, expected)
 

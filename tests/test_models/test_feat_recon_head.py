@@ -322,11 +322,7 @@ RUN = {
         hidden_channels=12,
         out_channels=8,
     ),
-    'data_preprocessor.type': 'mmgeom.MultiViewDataPreprocessor',
-    'train_dataloader.dataset.dataset.pipeline': [
-        dict(type='MultiView', num_views=3, transforms=[[]]),
-        dict(type='PackInputs'),
-    ],
+    'data_preprocessor.views': [[], [], []],
     'param_scheduler.T_max': 8,
 }
 

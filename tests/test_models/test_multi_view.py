@@ -160,16 +160,19 @@ def test_training_and_prediction_by_a_runner(tmp_path, train, evaluate):
             num_classes=10,
             in_channels=16,
         ),
+        'data_preprocessor.type': 'mmgeom.MultiViewDataPreprocessor',
         'train_dataloader.dataset.dataset.pipeline': [
             THREE_VIEWS,
             dict(type='PackInputs'),
         ],
         'train_cfg.max_epochs': 1,
     }
-    runner = train(tmp_path / 'train', options)
+    runner = train(tmp_path / 'train', options, batched=False)
     assert runner.iter > 1
     checkpoint = tmp_path / 'train' / 'epoch_1.pth'
-    metrics, _ = evaluate(tmp_path / 'test', checkpoint, options)
+    metrics, _ = evaluate(
+        tmp_path / 'test', checkpoint, options, batched=False
+    )
     assert 0 <= metrics['shot/accuracy'] <= 100
 
 

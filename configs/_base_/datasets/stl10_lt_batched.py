@@ -1,0 +1,6 @@
+# STL-10-LT, in batches that are made as a whole.
+_base_ = './stl10_lt.py'
+
+from mmgeom.apis.batched_data import batched  # noqa: E402
+
+train_dataloader, data_preprocessor = batched(_base_)
