@@ -195,15 +195,15 @@ class ClassStatistics(nn.Module):
         self._check(features, labels)
         if len(features) == 0:
             return
+        labels = labels.to(self.mean.device)
+        if self.store == 'exact':
+            self._bank.add(features.detach(), labels, self.mean)
+            return
         rows = unit_vectors(features.detach()).to(self.mean)
-        labels = labels.to(rows.device)
         # 1, but 0 for zeros and not a number for what is not finite.
         keep = rows.norm(dim=1) > 0.5
         # Taking rows out would need their number, and so the device.
-        if self.store == 'exact':
-            self._bank.add(rows, labels, keep, self.mean)
-        else:
-            self._add_to_sums(rows, labels.masked_fill(~keep, 0), keep)
+        self._add_to_sums(rows, labels.masked_fill(~keep, 0), keep)
 
     @torch.no_grad()
     def update(self) -> None:
@@ -263,7 +263,7 @@ class ClassStatistics(nn.Module):
         sums, counts = self._bank.totals(self.mean)
         reduce_sum_(sums, counts)
         mean = sums.div_(counts.clamp(min=1)[:, None])
-        table = self._bank.angles(unit_vectors(mean).float())
+        table = self._bank.angles(mean.float(), counts)
         angles, labels = all_gather_rows(table).unbind(1)
         labels = labels.long()
         quantile = segment_quantile(angles, labels, number, self.alpha)

@@ -12,6 +12,7 @@ from mmgeom.geometry.class_statistics import (
     ClassStatistics,
     angle_between,
 )
+from mmgeom.geometry.feature_bank import pieces
 from mmgeom.geometry.precision import unit_vectors
 from mmgeom.geometry.segments import (
     histogram_quantile,
@@ -383,20 +384,24 @@ def test_classes_may_be_renumbered(store):
         )
 
 
+def stored_pieces(statistics):
+    batches = (rows for rows, _ in statistics._bank._batches)
+    return pieces(batches, statistics.mean.shape[1], torch.device('cpu'))
+
+
 def test_large_banks_are_read_in_pieces(monkeypatch):
     features, labels = clusters([40, 1, 13])
     whole = ClassStatistics(3, 6)
     whole.accumulate(features, labels)
     whole.update()
     monkeypatch.setattr('mmgeom.geometry.feature_bank._MAX_ENTRIES', 30)
-    pieces = ClassStatistics(3, 6)
-    pieces.accumulate(features, labels)
-    bank = pieces._bank.pieces(6, torch.device('cpu'))
-    sizes = [len(rows) for rows, _ in bank]
+    parts = ClassStatistics(3, 6)
+    parts.accumulate(features, labels)
+    sizes = [len(rows) for rows in stored_pieces(parts)]
     assert max(sizes) == 5
     assert sum(sizes) == 54
-    pieces.update()
-    assert_close(pieces, [getattr(whole, name) for name in NAMES[:4]], 1e-6)
+    parts.update()
+    assert_close(parts, [getattr(whole, name) for name in NAMES[:4]], 1e-6)
 
 
 def test_pieces_hold_small_batches_together(monkeypatch):
@@ -406,12 +411,11 @@ def test_pieces_hold_small_batches_together(monkeypatch):
     for some in torch.arange(54).split(4):
         statistics.accumulate(features[some], labels[some])
     start = 0
-    for rows, label in statistics._bank.pieces(6, torch.device('cpu')):
+    for rows in stored_pieces(statistics):
         # Two of four fit into ten.
         assert len(rows) == min(8, 54 - start)
         own = slice(start, start + len(rows))
         torch.testing.assert_close(rows, features[own], atol=HALF, rtol=0)
-        assert torch.equal(label, labels[own])
         start += len(rows)
     assert start == 54
 
@@ -424,6 +428,57 @@ def test_wide_angles():
     assert expected[1] > 2.5
     statistics = collected(features, labels, 1, alpha=1.0)
     assert_close(statistics, expected, 1e-6)
+
+
+@pytest.mark.parametrize('spread', [1e-4, 1e-2, 0.2])
+def test_near_and_far_features_have_exact_angles(spread):
+    # What is stored, in double precision, is what angles are of.
+    features, labels = clusters([30, 2, 1, 20], dim=64, spread=spread / 8)
+    statistics = ClassStatistics(4, 64, alpha=1.0)
+    for some in torch.arange(53).split(9):
+        statistics.accumulate(features[some], labels[some])
+    stored = torch.cat([rows for rows, _ in statistics._bank._batches])
+    statistics.update()
+    expected = slow_chords(stored.double(), labels, 4)
+    torch.testing.assert_close(
+        statistics.angle, expected.float(), atol=1e-5, rtol=0
+    )
+    assert statistics.angle[2] == 0
+
+
+def slow_chords(features, labels, num_classes):
+    """Largest angle of each class, by chords."""
+    result = []
+    for k in range(num_classes):
+        own = unit_vectors(features[labels == k])
+        mean = unit_vectors(own.mean(0))
+        result.append(2 * ((own - mean).norm(dim=1).max() / 2).asin())
+    return torch.stack(result)
+
+
+def test_memory_that_holds_no_numbers_is_not_read(monkeypatch):
+    features, labels = clusters([40, 1, 13])
+    expected = collected(features, labels, 3)
+    empty = torch.empty
+
+    def no_numbers(*args, **options):
+        return empty(*args, **options).fill_(math.nan)
+
+    monkeypatch.setattr('torch.empty', no_numbers)
+    statistics = collected(features, labels, 3)
+    for name in NAMES:
+        own, other = getattr(statistics, name), getattr(expected, name)
+        assert torch.equal(own, other), name
+
+
+def test_measuring_angles_warns_of_nothing(recwarn):
+    before = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        collected(*clusters([9, 5]), 2)
+    finally:
+        torch.set_warn_always(before)
+    assert not recwarn.list
 
 
 def test_features_are_kept_in_half_precision_without_graph():

@@ -1,15 +1,17 @@
 # Copyright (c) mmgeom contributors. Licensed under Apache-2.0.
 """Statistics of an epoch's features against one read of them.
 
-``read`` is what any pass over a bank of half-precision features has to do: a
-float32 sum of it, in pieces that stay in the cache; ``sum`` is torch's own
-such sum in one call, which is slower on a CPU. ``means`` adds rows that are
-at hand to the sums of their classes, which the exact store does with each
-batch; ``update`` is the end of the epoch: the angles of all features to the
-means of their classes, with exact 0.99 quantiles. ``ratio`` is that of both
-to a read, ``sum_ratio`` that to torch's sum. ``accumulate`` is all that the
-batches of an epoch pay, from raw features, and ``stream`` and
-``stream_update`` the same with the store of fixed size.
+``memory`` looks at every byte of a bank of half-precision features once, and
+``convert`` makes float32 of them, in pieces that stay in the cache, as does
+all that computes with them. ``read`` is what any pass over the bank has to
+do: the float32 sum of such pieces; ``sum`` is torch's own such sum in one
+call, which is slower on a CPU. ``means`` adds rows that are at hand to the
+sums of their classes, which the exact store does with each batch; ``update``
+is the end of the epoch: the angles of all features to the means of their
+classes, with exact 0.99 quantiles. ``ratio`` is that of both to a read,
+``memory_ratio`` and ``sum_ratio`` those to ``memory`` and to torch's sum.
+``accumulate`` is all that the batches of an epoch pay, from raw features, and
+``stream`` and ``stream_update`` the same with the store of fixed size.
 """
 
 import argparse
@@ -24,8 +26,8 @@ from mmgeom.geometry import ClassStatistics, unit_vectors
 BATCH, ALPHA = 256, 0.99
 #: Rows that differ; more are copies, which take as long.
 DISTINCT = 1 << 16
-#: Of a float32 piece, by device.
-PIECE = dict(cpu=1 << 18, cuda=1 << 22)
+#: Entries of a float32 piece, by device; on a CPU for each thread.
+PIECE = dict(cpu=1 << 19, cuda=1 << 22)
 
 
 def make_bank(
@@ -43,18 +45,32 @@ def make_bank(
     return bank, labels.to(device)
 
 
-def read_step(bank: Tensor) -> Callable[[], Tensor]:
-    """Sum of everything in float32."""
-    size = max(1, PIECE[bank.device.type] // bank.shape[1])
+def memory_step(bank: Tensor) -> Callable[[], Tensor]:
+    """Look at all bytes, in the widest numbers."""
+    return bank.view(torch.int64).max
+
+
+def read_steps(
+    bank: Tensor,
+) -> tuple[Callable[[], None], Callable[[], Tensor]]:
+    """Everything in float32, and the sum of that."""
+    entries = PIECE[bank.device.type]
+    if bank.device.type == 'cpu':
+        entries *= torch.get_num_threads()
+    size = max(1, entries // bank.shape[1])
     wide = torch.empty(size, bank.shape[1], device=bank.device)
 
-    def step() -> Tensor:
+    def convert() -> None:
+        for rows in bank.split(size):
+            wide[: len(rows)].copy_(rows)
+
+    def read() -> Tensor:
         total = wide.new_zeros(())
         for rows in bank.split(size):
             total += wide[: len(rows)].copy_(rows).sum()
         return total
 
-    return step
+    return convert, read
 
 
 def means_step(
@@ -92,8 +108,11 @@ def measure(sizes: Sequence[int], args: argparse.Namespace) -> dict:
     number, dim, num_classes = sizes
     bank, labels = make_bank(*sizes, args.device)
     # In turns, so that each update finds a full bank.
+    convert, read = read_steps(bank)
     steps = dict(
-        read=read_step(bank),
+        memory=memory_step(bank),
+        convert=convert,
+        read=read,
         sum=lambda: bank.sum(dtype=torch.float32),
         means=means_step(bank, labels, num_classes),
     )
@@ -109,6 +128,7 @@ def measure(sizes: Sequence[int], args: argparse.Namespace) -> dict:
     row['update_ratio'] = times['update'] / times['read']
     total = times['means'] + times['update']
     row['ratio'] = total / times['read']
+    row['memory_ratio'] = total / times['memory']
     row['sum_ratio'] = total / times['sum']
     return row
 
