@@ -345,3 +345,45 @@ def test_training_step_of_a_model():
     assert any('backward' in reason for reason in reasons)
     for reason in reasons:
         assert 'heads' not in reason and 'losses' not in reason
+
+
+def test_augmentation_needs_no_new_graphs():
+    """Its random numbers are of each step, and stay outside of graphs."""
+    preprocessor = MODELS.build(
+        dict(
+            type='mmgeom.BatchedDataPreprocessor',
+            mean=[127.5],
+            std=[127.5],
+            augmentations=[
+                dict(type='mmgeom.BatchRandomCrop', crop_size=8, padding=1)
+            ],
+        )
+    )
+    twin = copy.deepcopy(preprocessor)
+    counter = CompileCounterWithBackend('eager')
+    compiled = torch.compile(preprocessor, backend=counter)
+    images = torch.randint(0, 256, (BATCH, 1, 8, 8), generator=generator())
+    images = images.to(torch.uint8)
+
+    def step():
+        results = [
+            module(
+                dict(
+                    inputs=images,
+                    data_samples=BatchSamples(
+                        dict(gt_label=torch.zeros(BATCH, 1).long())
+                    ),
+                ),
+                training=True,
+            )['inputs']
+            for module in (compiled, twin)
+        ]
+        assert torch.equal(*results)
+
+    step()
+    step()
+    graphs = counter.frame_count
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for _ in range(10):
+            step()
+    assert counter.frame_count == graphs

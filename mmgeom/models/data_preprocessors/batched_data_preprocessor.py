@@ -104,6 +104,9 @@ class BatchedDataPreprocessor(StackedLabelDataPreprocessor):
             data = {**data, 'inputs': images}
         return super().forward(data, training)
 
+    # A new generator for each step, for each of which torch.compile would
+    # make a graph.
+    @torch.compiler.disable
     @torch.no_grad()
     def _augmented(self, images: Tensor) -> Tensor:
         images = images.to(self.device, non_blocking=True)
