@@ -10,6 +10,7 @@ from torch.autograd.function import once_differentiable
 
 from .contrast_dense import KeyWeights
 from .contrast_tiles import Tiles
+from .opaque import opaque_operation
 from .value_checks import values_are_at_hand
 
 
@@ -135,7 +136,10 @@ class _RowTiles(torch.autograd.Function):
         return *_split(ctx, gradient, len(total)), None, None, None, None
 
 
-@torch.library.custom_op('mmgeom::tiled_row_totals', mutates_args=())
+@opaque_operation(
+    'mmgeom::tiled_row_totals',
+    lambda keys, scale, *args: torch.empty_like(scale),
+)
 def _row_totals(
     keys: Tensor,
     scale: Tensor,
@@ -161,7 +165,10 @@ def _row_totals(
     return total.mul_(tiles.inverse_weight).log_().add_(shift)
 
 
-@torch.library.custom_op('mmgeom::tiled_row_gradient', mutates_args=())
+@opaque_operation(
+    'mmgeom::tiled_row_gradient',
+    lambda grad, keys, *args: torch.empty_like(keys),
+)
 def _row_gradient(
     grad: Tensor,
     keys: Tensor,
@@ -189,16 +196,6 @@ def _row_gradient(
             tiles.finish(exp, a, b)
             tiles.add_gradient(gradient, exp, a, b, (of_anchors, of_others))
     return gradient
-
-
-@_row_totals.register_fake
-def _(keys: Tensor, scale: Tensor, *args: Any) -> Tensor:
-    return torch.empty_like(scale)
-
-
-@_row_gradient.register_fake
-def _(grad: Tensor, keys: Tensor, *args: Any) -> Tensor:
-    return torch.empty_like(keys)
 
 
 def _keys(anchors: Tensor, others: Tensor) -> Tensor:
