@@ -41,7 +41,7 @@ class Benchmark(NamedTuple):
 
 BENCHMARKS = (
     Benchmark('head_step', repeats=5),
-    Benchmark('profile_step', repeats=3),
+    Benchmark('profile_step', repeats=1),
     Benchmark('class_statistics', repeats=2),
     Benchmark('frames', repeats=3),
     Benchmark('contrast', repeats=2),
