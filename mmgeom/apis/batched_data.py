@@ -126,6 +126,11 @@ def _sources(dataset: dict) -> list[dict]:
 
 def _pipeline(sources: Sequence[dict]) -> list[dict]:
     """The pipeline that all of them have."""
+    if not sources:
+        raise ValueError(
+            'the inherited config joins no dataset at all: give some in '
+            'train_dataloader.dataset.datasets.'
+        )
     pipelines = [source.get('pipeline') or [] for source in sources]
     other = next((p for p in pipelines if p != pipelines[0]), None)
     if other is not None:

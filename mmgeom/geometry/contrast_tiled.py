@@ -10,7 +10,6 @@ from torch.autograd.function import once_differentiable
 
 from .contrast_dense import KeyWeights
 from .contrast_tiles import Tiles
-from .opaque import opaque_operation
 from .value_checks import values_are_at_hand
 
 
@@ -136,10 +135,7 @@ class _RowTiles(torch.autograd.Function):
         return *_split(ctx, gradient, len(total)), None, None, None, None
 
 
-@opaque_operation(
-    'mmgeom::tiled_row_totals',
-    lambda keys, scale, *args: torch.empty_like(scale),
-)
+@torch.library.custom_op('mmgeom::tiled_row_totals', mutates_args=())
 def _row_totals(
     keys: Tensor,
     scale: Tensor,
@@ -165,10 +161,7 @@ def _row_totals(
     return total.mul_(tiles.inverse_weight).log_().add_(shift)
 
 
-@opaque_operation(
-    'mmgeom::tiled_row_gradient',
-    lambda grad, keys, *args: torch.empty_like(keys),
-)
+@torch.library.custom_op('mmgeom::tiled_row_gradient', mutates_args=())
 def _row_gradient(
     grad: Tensor,
     keys: Tensor,
@@ -196,6 +189,16 @@ def _row_gradient(
             tiles.finish(exp, a, b)
             tiles.add_gradient(gradient, exp, a, b, (of_anchors, of_others))
     return gradient
+
+
+@_row_totals.register_fake
+def _(keys: Tensor, scale: Tensor, *args: Any) -> Tensor:
+    return torch.empty_like(scale)
+
+
+@_row_gradient.register_fake
+def _(grad: Tensor, keys: Tensor, *args: Any) -> Tensor:
+    return torch.empty_like(keys)
 
 
 def _keys(anchors: Tensor, others: Tensor) -> Tensor:

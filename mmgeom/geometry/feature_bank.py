@@ -88,7 +88,7 @@ class FeatureBank:
         grows to that of half precision. In main memory, where that takes
         longer than an inner product, angles above 0.05 are the arc cosine of
         one, which errs by up to :math:`10^{-5}`. The only feature of
-        a class has the angle 0.
+        a class has the angle 0; to a mean of zeros no angle has a meaning.
 
         Args:
             mean (Tensor): Of any length, float32, shape ``(K, h)``.
@@ -177,7 +177,7 @@ def pieces(
     if device.type == 'cpu':
         entries = min(entries, _CACHE_ENTRIES * torch.get_num_threads())
     size = max(1, entries // dim)
-    wide = torch.empty(size, dim, device=device)
+    wide = torch.empty(size, dim, dtype=torch.float32, device=device)
     number = 0
     for batch in batches:
         for rows in batch.split(size):
@@ -239,7 +239,7 @@ def _products(
     in each row selects, which needs no copy of the selected rows.
     """
     # Zeros, as what is there counts, if zero times: not a number remains one.
-    result = torch.zeros(len(index))
+    result = table.new_zeros(len(index))
     bounds = torch.arange(len(index) + 1)
     start = 0
     with warnings.catch_warnings():
@@ -257,5 +257,6 @@ def _products(
             torch.sparse.sampled_addmm(
                 chosen, rows, table.t(), beta=0, out=chosen
             )
+            result[start:stop] = chosen.values()
             start = stop
     return result

@@ -25,8 +25,8 @@ class SpherePoints(nn.Module):
 
     Whole points that stay for an epoch or longer are the buffer ``points`` of
     shape ``(N, n)``, float32. Numbers of ``kind='span'`` that stay are drawn
-    once and kept. Drawing cannot be compiled: ``resample='iter'`` breaks the
-    graph of ``torch.compile`` in each iteration, the others do not.
+    once and kept. Drawing cannot be compiled: it breaks the graph of
+    ``torch.compile`` in the steps that draw, with ``resample='iter'`` in each.
 
     Args:
         num_points (int): N, positive.

@@ -19,14 +19,4 @@ def values_are_at_hand(tensor: Tensor) -> bool:
     Returns:
         bool: True in main memory, unless ``torch.compile`` is tracing.
     """
-    return tensor.device.type == 'cpu' and not is_compiling()
-
-
-def is_compiling() -> bool:
-    """Whether ``torch.compile`` is tracing.
-
-    Returns:
-        bool: Always False before torch 2.3, which does not tell.
-    """
-    known = getattr(torch.compiler, 'is_compiling', None)
-    return known is not None and known()
+    return tensor.device.type == 'cpu' and not torch.compiler.is_compiling()

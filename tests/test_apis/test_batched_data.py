@@ -153,6 +153,7 @@ def test_in_a_config_file(tmp_path):
             joined([CROP, PACK], [PACK]),
             'joined datasets must have one pipeline to be batched, but have',
         ),
+        (joined(), 'joins no dataset at all'),
     ],
 )
 def test_refused(cfg, message):

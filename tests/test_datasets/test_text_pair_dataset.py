@@ -54,7 +54,7 @@ def test_features(tmp_path, arrays):
 
 def test_registry_and_pipeline(tmp_path, arrays, sts_b):
     np.savez(tmp_path / 'train_new.npz', **arrays)
-    cfg = sts_b.train_dataloader.dataset
+    cfg = sts_b.train_dataloader.dataset.dataset
     cfg.data_root = str(tmp_path)
     item = DATASETS.build(cfg)[1]
     assert item['inputs'].shape == (16,)

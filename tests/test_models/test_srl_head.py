@@ -328,6 +328,20 @@ def test_surrogate_over_epochs():
         assert not buffer.any(), name
 
 
+def test_surrogate_of_a_warm_up_is_the_last():
+    """Features of the first steps do not stay in it."""
+    head = golden_head(momentum=0.9, warmup_epochs=2)
+    for epoch in range(3):
+        head.before_epoch(epoch, 10)
+        head.loss((CENTROIDS[[epoch]],), samples(LABELS[:1]))
+        head.after_epoch(epoch)
+        old = head.trace.surrogate.centroids[0].clone()
+        if epoch < 2:
+            assert torch.allclose(old, CENTROIDS[epoch])
+    mixed = 0.9 * CENTROIDS[1] + 0.1 * CENTROIDS[2]
+    assert torch.allclose(old, mixed / mixed.norm())
+
+
 def test_evaluating_the_loss_collects_nothing():
     head = golden_head().eval()
     head.loss((CENTROIDS,), samples(LABELS))

@@ -185,6 +185,7 @@ def test_aims_are_compared_with_what_was_measured(load):
         dict(script='head_step', rows=rows),
         dict(script='frames', rows=[dict(N=437_513, ratio=1.0)]),
         dict(script='srl', rows=[dict(K=102, time_ratio=3.9)]),
+        dict(script='contrast', rows=[dict(N=4096, ours_ms=1.0)]),
         dict(script='contrast', rows=[dict(N=8192, time_ratio=8.0)]),
     ]
     aims = load('aims').check_aims(results)

@@ -111,7 +111,9 @@ def check_aims(results: Sequence[dict]) -> list[dict]:
         key, value = aim.row
         for result in results:
             for row in result['rows']:
-                if result['script'] == aim.script and row.get(key) == value:
+                # A peer that is not installed leaves its ratio out.
+                known = row.get(key) == value and aim.key in row
+                if result['script'] == aim.script and known:
                     found.append(_row(aim, row[aim.key]))
     return found
 

@@ -24,10 +24,14 @@ train_dataloader = dict(
     batch_size=16,
     num_workers=0,
     persistent_workers=False,
+    # Rows are handled in whole batches.
     dataset=dict(
-        type='mmgeom.TextPairDataset',
-        data_root='data/sts_b',
-        ann_file='train_new.npz',
+        type='mmgeom.BatchedDataset',
+        dataset=dict(
+            type='mmgeom.TextPairDataset',
+            data_root='data/sts_b',
+            ann_file='train_new.npz',
+        ),
     ),
     sampler=dict(type='DefaultSampler', shuffle=True),
 )

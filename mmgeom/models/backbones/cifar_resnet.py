@@ -160,8 +160,9 @@ class CIFARResNet(BaseBackbone):
         """
         x = self.conv1(x)
         if x.device.type == 'cpu':
-            # A fifth of the time less there; later maps keep the order.
-            # Images of one channel have none, so not before.
+            # A fifth of the time less there; later maps keep the order. Not
+            # before, since with one channel both orders are the same, and
+            # the convolution would go on with the other.
             x = x.contiguous(memory_format=torch.channels_last)
         x = self.relu(getattr(self, self.norm1_name)(x))
         outs = []

@@ -12,7 +12,7 @@ from mmgeom.geometry import at_least_float32
 from mmgeom.geometry.finite import all_finite
 from mmgeom.geometry.precision import full_precision
 from mmgeom.geometry.standardization import Standardizer
-from mmgeom.geometry.value_checks import is_compiling, values_are_at_hand
+from mmgeom.geometry.value_checks import values_are_at_hand
 from mmgeom.registry import MODELS
 from mmgeom.structures import stacked_scores
 
@@ -41,7 +41,7 @@ class RegressorHead(BaseModule):
     On another device only in the first batch, since looking waits for the
     device, and never in a compiled model, whose graph it would break; there
     :class:`mmgeom.engine.StandardizationHook` has looked at all training
-    targets before.
+    targets before, if it needs their mean and standard deviation.
 
     Args:
         in_channels (int): Width of the feature, positive.
@@ -201,7 +201,7 @@ class RegressorHead(BaseModule):
             self._refuse(data_samples)
         if not target.is_floating_point():
             target = target.float()
-        known = is_compiling() or self._has_checked_targets
+        known = torch.compiler.is_compiling() or self._has_checked_targets
         if values_are_at_hand(target) or not known:
             if not all_finite(target):
                 _refuse_non_finite(target, data_samples)

@@ -66,15 +66,17 @@ class SRLHead(RegressorHead):
     predictions and targets may be the regression loss.
 
     In the first ``warmup_epochs`` epochs the loss is that of the regression,
-    and features are only collected. At the end of each epoch the surrogate is
+    and features are only collected; the surrogate is that of the last of
+    these epochs. At the end of each epoch the surrogate is
     renewed from the features of that epoch, as they were when each batch was
     trained on; :class:`mmgeom.engine.SurrogateHook` takes another pass over
     the data instead, as the released code does.
 
     What the paper leaves open: :math:`L_{con}` is the mean over samples with
     a temperature, as in the released code (Eq. 10 prints a sum without);
-    the momentum is that of the code; the surrogate is normalised after each
-    renewal; the points of :math:`L_{env}` stay the same. Gaps between labels
+    the momentum is that of the code; the centroids of an epoch are directions
+    when they are mixed with the old ones, whose mixture is normalised; the
+    points of :math:`L_{env}` stay the same. Gaps between labels
     in :math:`L_{homo}` are in label units, not standardised: in another unit
     of the label, and with finer bins, its value and the fitting
     ``lambda_h`` are others, unless ``homo_normalize=True``.
@@ -234,7 +236,8 @@ class SRLHead(RegressorHead):
         Args:
             epoch (int): Not used.
         """
-        self.trace.end_epoch(self.momentum)
+        # Features of the first steps would stay in it for long.
+        self.trace.end_epoch(self.momentum if self._is_warm else 0.0)
 
     def reset_epochs(self) -> None:
         """Forget the surrogate."""
