@@ -5,19 +5,8 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-#: Random transforms of one image and what does the same to a batch.
-AUGMENTATIONS = dict(
-    RandomCrop='BatchRandomCrop',
-    RandomFlip='BatchRandomFlip',
-    Cutout='BatchCutout',
-    RandomResizedCrop='BatchRandomResizedCrop',
-    ColorJitter='BatchColorJitter',
-    RandomGrayscale='BatchGrayscale',
-    CIFARAutoAugment='BatchAutoAugment',
-    RandAugment='BatchRandAugment',
-)
-#: What a view may hold besides: it is the same each time, but only there.
-_IN_VIEWS = dict(AUGMENTATIONS, Resize='BatchResize')
+from mmgeom.augmentation_names import AUGMENTATIONS, IN_VIEWS
+
 _PREPROCESSORS = dict(
     ClsDataPreprocessor='mmgeom.BatchedDataPreprocessor',
     MultiViewDataPreprocessor='mmgeom.BatchedDataPreprocessor',
@@ -171,7 +160,7 @@ def _views(config: dict) -> list[list[dict]]:
     if pipelines and isinstance(pipelines[0], Mapping):
         pipelines = [pipelines]
     return [
-        [_translated(transform, _IN_VIEWS) for transform in pipeline]
+        [_translated(transform, IN_VIEWS) for transform in pipeline]
         for number, pipeline in zip(numbers, pipelines)
         for _ in range(number)
     ]

@@ -20,7 +20,7 @@ def require_regressor(model: nn.Module) -> None:
     """
     if not isinstance(model, ImageRegressor):
         raise TypeError(
-            f'the model is a {type(model).__name__}, not a regressor: give '
+            f'the model is {type(model).__name__}, not a regressor: give '
             'one of the type mmgeom.ImageRegressor, or use the inferencer of '
             'mmpretrain that is made for it.'
         )

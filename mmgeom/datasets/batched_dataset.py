@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from mmengine.dataset import BaseDataset, force_full_init
 from torch.utils.data import get_worker_info
 
@@ -47,12 +48,14 @@ class BatchedDataset(SelectionWrapper):
             ``'cuda'``, which needs ``num_workers=0``. Defaults to None, the
             CPU.
         lazy_init (bool): Do not read the data yet. Defaults to False.
+        **misplaced: Refused, with a word on where it belongs.
 
     Raises:
-        ValueError: When the pipeline is random, or the samples differ in
-            what they hold.
-        TypeError: When ``dataset`` is neither a config nor a dataset, or its
-            samples are not those of the host's ``PackInputs``.
+        ValueError: When the pipeline is random, the samples differ in what
+            they hold, or torch does not have the device.
+        TypeError: When ``dataset`` is neither a config nor a dataset, its
+            samples are not those of the host's ``PackInputs``, or there are
+            other arguments.
     """
 
     def __init__(
@@ -60,7 +63,16 @@ class BatchedDataset(SelectionWrapper):
         dataset: dict | BaseDataset,
         device: str | None = None,
         lazy_init: bool = False,
+        **misplaced: Any,
     ) -> None:
+        if misplaced:
+            name = next(iter(misplaced))
+            raise TypeError(
+                f'BatchedDataset has no {name}, which is a setting of the '
+                'dataset inside: write '
+                f'train_dataloader.dataset.dataset.{name}.'
+            )
+        _check_device(device)
         self.device = device
         super().__init__(dataset, lazy_init)
 
@@ -175,3 +187,16 @@ class BatchedDataset(SelectionWrapper):
                 'persistent_workers=False, or leave out device.'
             )
         return self._table.batch(indices)
+
+
+def _check_device(device: str | None) -> None:
+    if device is None:
+        return
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0].rstrip('.')
+        raise ValueError(
+            f'BatchedDataset cannot keep its samples on {device!r}, since '
+            f'torch says "{reason}": leave device out.'
+        ) from error

@@ -86,5 +86,6 @@ def _refuse(name: str) -> NoReturn:
         f'{name} is random, but BatchedDataset runs the pipeline once for '
         'each sample and keeps what it gives: move random transforms to '
         '`augmentations` or `views` of mmgeom.BatchedDataPreprocessor, as '
-        'mmgeom.apis.batched_data.batched does with a whole config.'
+        'mmgeom.apis.batched_data.batched does with a whole config, or leave '
+        'BatchedDataset out for those that have no such form.'
     )

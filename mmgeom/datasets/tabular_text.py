@@ -182,10 +182,18 @@ def _find(
             found.append(range(len(names))[column])
         else:
             raise ValueError(
-                f"'{path}' has no column {column!r}: its {len(names)} "
-                f'columns are {list(names)}.'
+                f"'{path}' has no column {column!r}: its columns are "
+                f'{list(names)}{_hint(names)}.'
             )
     return found
+
+
+def _hint(names: Sequence[str]) -> str:
+    """What to try when a file was read as a single column."""
+    if len(names) > 1:
+        return ''
+    found = [mark for mark in ',;\t|' if mark in names[0]]
+    return f'; its delimiter may be {found[0]!r}' if found else ''
 
 
 def _check_roles(

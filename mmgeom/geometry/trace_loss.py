@@ -148,12 +148,18 @@ class TraceLoss(nn.Module):
                 f'{distribution!r}: give LabelDistributionHook the bins, '
                 'e.g. bins=dict(width=1.0).'
             )
+        if len(bins) < 2:
+            raise ValueError(
+                'a trace needs at least two bins of the label, but all '
+                f'training labels are in one ({bins!r}): make the bins of '
+                'LabelDistributionHook narrower.'
+            )
         if len(bins) != self.num_bins:
             raise ValueError(
                 f'the head has num_bins={self.num_bins} but the training '
                 f'labels have {len(bins)} bins ({bins!r}): set '
                 f'num_bins={len(bins)}, or change the bins of '
-                'LabelDistributionHook.'
+                'LabelDistributionHook if that is too fine or too coarse.'
             )
         edges, values = bins.edges.float(), bins.centers.float()
         if not (edges.diff() > 0).all() or not (values.diff() > 0).all():

@@ -247,6 +247,21 @@ def test_not_packed():
         BatchedDataset(dict(type='mmgeom.StandInImages', pipeline=[]))
 
 
+def test_settings_of_the_dataset_inside():
+    message = (
+        'BatchedDataset has no imbalance_factor, .* write '
+        'train_dataloader.dataset.dataset.imbalance_factor'
+    )
+    with pytest.raises(TypeError, match=message):
+        BatchedDataset(dict(type='mmgeom.Digits'), imbalance_factor=50)
+
+
+@pytest.mark.parametrize('device', ['gpu', 'cuda:99'])
+def test_no_such_device(device):
+    with pytest.raises(ValueError, match=rf"samples on '{device}', since"):
+        BatchedDataset(dict(type='mmgeom.Digits'), device=device)
+
+
 def test_no_dataset():
     with pytest.raises(TypeError, match='BatchedDataset wraps a dataset'):
         BatchedDataset([1, 2])

@@ -147,8 +147,9 @@ def test_several_targets(write):
         ('a,b\n', {}, 'holds no samples'),
         ('\n\n', {}, 'holds no samples'),
         ('a,a\n1,2\n', {}, "two columns of .* are named 'a'"),
-        ('a,b\n1,2\n', dict(target='z'), "no column 'z': its 2 columns are"),
-        ('a,b\n1,2\n', dict(target=2), 'no column 2: its 2 columns are'),
+        ('a,b\n1,2\n', dict(target='z'), "no column 'z': its columns are"),
+        ('a,b\n1,2\n', dict(target=2), 'no column 2: its columns are'),
+        ('a;b\n1;2\n', dict(target='b'), "; its delimiter may be ';'"),
         ('a,b\n1,2\n', dict(target=[]), 'no target column'),
         ('a,b\n1,2\n', dict(ignore_columns=['a']), 'is left as input'),
         (

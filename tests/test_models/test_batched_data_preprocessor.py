@@ -97,6 +97,19 @@ def test_without_augmentation_equals_the_host(options, training):
                 assert a.num_classes == b.num_classes
 
 
+@pytest.mark.parametrize(
+    ('name', 'hint'),
+    [
+        ('RandomCrop', 'that of a batch is mmgeom.BatchRandomCrop'),
+        ('mmgeom.ColorJitter', 'that of a batch is mmgeom.BatchColorJitter'),
+        ('mmgeom.BatchRotate', 'write one of your own'),
+    ],
+)
+def test_no_augmentation_of_a_batch(name, hint):
+    with pytest.raises(ValueError, match=f"'{name}' is no aug.*: {hint}"):
+        BatchedDataPreprocessor(augmentations=[dict(type=name)])
+
+
 @pytest.mark.parametrize('kind', ['Mixup', 'CutMix'])
 def test_batch_augments_equal_the_host(kind):
     options = dict(

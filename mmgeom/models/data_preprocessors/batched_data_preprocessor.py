@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from mmgeom.augmentation_names import IN_VIEWS
 from mmgeom.geometry.collectives import rank
 from mmgeom.geometry.step_generator import StepGenerator
 from mmgeom.registry import MODELS
@@ -52,7 +53,8 @@ class BatchedDataPreprocessor(StackedLabelDataPreprocessor):
 
     Raises:
         ValueError: When ``views`` are empty, or given together with
-            ``augmentations`` or ``batch_augments``.
+            ``augmentations`` or ``batch_augments``, or an augmentation is
+            none of a batch.
     """
 
     def __init__(
@@ -68,8 +70,7 @@ class BatchedDataPreprocessor(StackedLabelDataPreprocessor):
         super().__init__(batch_augments=batch_augments, **kwargs)
         pipelines = [augmentations or []] if views is None else views
         self.pipelines = nn.ModuleList(
-            nn.ModuleList(map(MODELS.build, pipeline))
-            for pipeline in pipelines
+            nn.ModuleList(map(_built, pipeline)) for pipeline in pipelines
         )
         self.seed = torch.initial_seed() if seed is None else seed
         self.steps = StepGenerator(self.seed)
@@ -120,6 +121,20 @@ class BatchedDataPreprocessor(StackedLabelDataPreprocessor):
                 view = augmentation(view, generator)
             views.append(view)
         return join_views(views)
+
+
+def _built(config: dict | nn.Module) -> nn.Module:
+    name = '' if isinstance(config, nn.Module) else config.get('type', '')
+    if isinstance(name, str) and MODELS.get(name) is None:
+        plain = name.rpartition('.')[2]
+        hint = 'write one of your own and register it in mmgeom.MODELS'
+        if plain in IN_VIEWS:
+            hint = f'that of a batch is mmgeom.{IN_VIEWS[plain]}'
+        raise ValueError(
+            f'{name!r} is no augmentation of a batch, as '
+            f'{sorted(IN_VIEWS.values())} are: {hint}.'
+        )
+    return MODELS.build(config)
 
 
 def _one_batch(inputs: Tensor | Sequence) -> Tensor:
