@@ -1,9 +1,10 @@
 # Copyright (c) mmgeom contributors. Licensed under Apache-2.0.
 """Draw the README's picture from the work directories of quickstart runs.
 
-Train the three quickstart configs with five seeds into ``WORK/ce0``, ...,
-``WORK/ce4``, ``WORK/logit-adjustment0``, ... and ``WORK/ncmc-cal0``, ...,
-then run this script with ``WORK``. It prints the README's table too.
+Train the three quickstart configs by ``OMP_NUM_THREADS=1 python
+tools/train_seeds.py CONFIG --work-dir WORK/NAME`` with ``NAME`` ``ce``,
+``logit-adjustment`` and ``ncmc-cal``, then run this script with ``WORK``. It
+prints the README's table too.
 """
 
 import json
@@ -32,7 +33,9 @@ def collect(work: Path) -> dict[str, dict[str, np.ndarray]]:
     """Accuracies of all seeds, by algorithm and group."""
     result = {}
     for name in OPACITY:
-        runs = [last_accuracies(work / f'{name}{seed}') for seed in range(5)]
+        runs = [
+            last_accuracies(work / name / f'seed{seed}') for seed in range(5)
+        ]
         result[name] = {
             group: np.array([run[key] for run in runs])
             for group, key in [

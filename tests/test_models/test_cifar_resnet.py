@@ -6,7 +6,7 @@ from mmpretrain.structures import DataSample
 from torch import nn
 from torch.nn import functional as F
 
-from mmgeom.models.backbones import CIFARResNet
+from mmgeom.models.backbones import CIFARDenseNet, CIFARResNet
 from mmgeom.registry import MODELS
 
 
@@ -274,3 +274,15 @@ def test_train_step_in_an_image_classifier():
     classifier.eval()
     predictions = classifier.test_step(data)
     assert predictions[0].pred_score.shape == (10,)
+
+
+@pytest.mark.parametrize('in_channels', [1, 3])
+def test_maps_are_ordered_by_pixels_on_a_cpu(in_channels):
+    (maps,) = CIFARResNet(8, in_channels)(images(2, in_channels, 16, 16))
+    assert maps.is_contiguous(memory_format=torch.channels_last)
+    assert not maps.is_contiguous()
+
+
+def test_so_are_those_of_a_densenet():
+    (maps,) = CIFARDenseNet(10, growth_rate=4)(images(2, 3, 16, 16))
+    assert maps.is_contiguous(memory_format=torch.channels_last)

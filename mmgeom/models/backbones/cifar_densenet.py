@@ -14,6 +14,8 @@ from torch.utils.checkpoint import checkpoint
 
 from mmgeom.registry import MODELS
 
+from .memory_order import fast_order
+
 NUM_BLOCKS = 3
 #: Channels between the two convolutions of a layer, in growth rates.
 BOTTLENECK_WIDTH = 4
@@ -233,7 +235,7 @@ class CIFARDenseNet(BaseBackbone):
             tuple[Tensor]: One map of shape (N, out_channels, H', W'), with
             H' and W' halved twice and rounded down each time.
         """
-        x = self.block1(self.conv1(x))
+        x = self.block1(fast_order(self.conv1(x)))
         x = self.block2(self.transition1(x))
         x = self.block3(self.transition2(x))
         return (F.relu(self.norm(x), inplace=True),)
