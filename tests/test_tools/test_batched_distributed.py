@@ -22,36 +22,26 @@ train_dataloader = dict(
     batch_size=32,
     collate_fn=dict(type='default_collate'),
     dataset=dict(
-        imbalance_factor=None,
-        counts=[100, 80, 64, 50, 40, 30, 22, 14, 10, 6],
-        dataset=dict(pipeline=[dict(type='PackInputs')]),
+        dataset=dict(
+            imbalance_factor=None,
+            counts=[100, 80, 64, 50, 40, 30, 22, 14, 10, 6],
+        ),
     ),
 )
-"""
-
-BATCHED = """
-_base_ = './tiny.py'
-from mmgeom.apis.batched_data import batched
-
-train_dataloader, data_preprocessor = batched(_base_)
-train_dataloader['batch_size'] = 16
-custom_imports = dict(
-    imports=[
-        'mmgeom.datasets.batched_dataset',
-        'mmgeom.models.batch_augmentations',
-    ]
-)
+data_preprocessor = dict(augmentations=[])
 """
 
 
 def test_two_processes(tmp_path, write_config, command, free_port, load):
     path = write_config(tmp_path, CHANGES)
-    ours = tmp_path / 'batched.py'
-    ours.write_text(BATCHED)
-    words = ['bash', SCRIPT, ours, 2, '--work-dir', tmp_path / 'ranks']
+    words = ['bash', SCRIPT, path, 2, '--work-dir', tmp_path / 'ranks']
+    words += ['--cfg-options', 'train_dataloader.batch_size=16']
     command(*words, cwd=tmp_path, PORT=free_port)
 
     cfg = Config.fromfile(path)
+    loader = cfg.train_dataloader
+    assert loader.dataset.type == 'mmgeom.BatchedDataset'
+    loader.dataset = loader.dataset.dataset
     cfg.work_dir = str(tmp_path / 'single')
     runner = Runner.from_cfg(cfg)
     initial = runner.model.backbone.conv1.weight.detach().clone()
@@ -59,6 +49,7 @@ def test_two_processes(tmp_path, write_config, command, free_port, load):
     found = load(tmp_path / 'ranks' / 'epoch_2.pth')['state_dict']
     assert found.pop('data_preprocessor.steps.step') == 0  # nothing random
     expected = runner.model.state_dict()
+    assert expected.pop('data_preprocessor.steps.step') == 0
     assert list(found) == list(expected)
     for name, value in expected.items():
         torch.testing.assert_close(

@@ -26,11 +26,13 @@ optim_wrapper = dict(optimizer=dict(lr=0.01))
 train_dataloader = dict(
     batch_size=16,
     dataset=dict(
-        imbalance_factor=None,
-        counts=[100, 80, 64, 50, 40, 30, 22, 14, 10, 6],
-        dataset=dict(pipeline=[dict(type='PackInputs')]),
+        dataset=dict(
+            imbalance_factor=None,
+            counts=[100, 80, 64, 50, 40, 30, 22, 14, 10, 6],
+        ),
     ),
 )
+data_preprocessor = dict(augmentations=[])
 val_dataloader = dict(batch_size=64, dataset=dict(indices=333))
 test_dataloader = val_dataloader
 """
