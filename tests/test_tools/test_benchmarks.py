@@ -184,7 +184,13 @@ def test_aims_are_compared_with_what_was_measured(load):
     results = [
         dict(script='head_step', rows=rows),
         dict(script='frames', rows=[dict(N=437_513, ratio=1.0)]),
-        dict(script='srl', rows=[dict(K=102, time_ratio=3.9)]),
+        dict(
+            script='srl',
+            rows=[
+                dict(K=102, d=9, time_ratio=1.0),
+                dict(K=102, d=128, time_ratio=3.9),
+            ],
+        ),
         dict(script='contrast', rows=[dict(N=4096, ours_ms=1.0)]),
         dict(script='contrast', rows=[dict(N=8192, time_ratio=8.0)]),
     ]
