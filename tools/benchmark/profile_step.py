@@ -6,7 +6,8 @@ random images of the size of CIFAR's, or rows of numbers. ``preprocess`` is
 the data preprocessor with its augmentations of batches, ``backbone`` its
 forward and backward pass, ``head`` those of head and loss, ``optimizer`` the
 update. ``rest``, what a whole step takes besides, is the host's: the optimiser
-wrapper and the numbers for the log. All are shares of ``step_ms``.
+wrapper and the numbers for the log. All are shares of ``step_ms``. On a GPU
+each part waits for the one before, which a whole step does not.
 """
 
 import argparse
