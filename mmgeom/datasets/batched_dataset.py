@@ -98,12 +98,7 @@ class BatchedDataset(SelectionWrapper):
         """Class names, as the host's datasets offer them."""
         return self.metainfo.get('classes')
 
-    @property
-    def pipeline(self) -> Any:
-        """The transforms, which belong to the wrapped dataset."""
-        return self.dataset.pipeline
-
-    @pipeline.setter
+    @SelectionWrapper.pipeline.setter
     def pipeline(self, pipeline: Any) -> None:
         self.dataset.pipeline = pipeline
         self._fully_initialized = False  # what is kept is out of date

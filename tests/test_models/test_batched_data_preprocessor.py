@@ -133,6 +133,18 @@ def test_batch_augments_equal_the_host(kind):
     assert not torch.equal(scores[0], scores[0].round())
 
 
+@pytest.mark.parametrize(
+    ('config', 'error', 'message'),
+    [
+        (dict(crop_size=8), KeyError, 'must contain the key "type"'),
+        (torch.nn.Identity(), TypeError, 'should be a dict'),
+    ],
+)
+def test_no_config_of_an_augmentation(config, error, message):
+    with pytest.raises(error, match=message):
+        BatchedDataPreprocessor(augmentations=[config])
+
+
 def test_number_of_classes_is_needed():
     model = BatchedDataPreprocessor(to_onehot=True)
     with pytest.raises(ValueError, match='set num_classes of the data pre'):

@@ -20,6 +20,7 @@ from mmpretrain.structures import DataSample
 from torch import nn
 
 import mmgeom.models  # noqa: F401
+from mmgeom.datasets.long_tailed_profile import long_tailed_counts
 from mmgeom.distribution import LabelDistribution
 from mmgeom.registry import MODELS
 
@@ -37,8 +38,7 @@ LINEAR = dict(
 
 def class_counts() -> torch.Tensor:
     """Numbers of training images of CIFAR-100-LT."""
-    rank = torch.arange(NUM_CLASSES) / (NUM_CLASSES - 1)
-    return (500 * 100**-rank).long()
+    return torch.from_numpy(long_tailed_counts(NUM_CLASSES, 500, 100))
 
 
 def make_samples() -> list[DataSample]:

@@ -25,6 +25,7 @@ from torch import nn
 
 import mmgeom.models  # noqa: F401
 from mmgeom.binning import LabelBins
+from mmgeom.datasets.long_tailed_profile import long_tailed_counts
 from mmgeom.distribution import LabelDistribution
 from mmgeom.registry import MODELS
 from mmgeom.structures import BatchSamples
@@ -48,8 +49,7 @@ SIZE = 32
 
 def class_counts(number: int) -> torch.Tensor:
     """Numbers of training samples of classes or bins, from 500 to 5."""
-    share = torch.arange(number) / (number - 1)
-    return (500 * 100**-share).long()
+    return torch.from_numpy(long_tailed_counts(number, 500, 100))
 
 
 def make_model(cfg: Config, device: str) -> nn.Module:

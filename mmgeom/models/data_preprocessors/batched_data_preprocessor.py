@@ -1,7 +1,7 @@
 # Copyright (c) mmgeom contributors. Licensed under Apache-2.0.
 """Augment whole batches on the device."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -123,8 +123,9 @@ class BatchedDataPreprocessor(StackedLabelDataPreprocessor):
         return join_views(views)
 
 
-def _built(config: dict | nn.Module) -> nn.Module:
-    name = '' if isinstance(config, nn.Module) else config.get('type', '')
+def _built(config: dict) -> nn.Module:
+    # What is no config, or has no type, is refused by the registry.
+    name = config.get('type') if isinstance(config, Mapping) else None
     if isinstance(name, str) and MODELS.get(name) is None:
         plain = name.rpartition('.')[2]
         hint = 'write one of your own and register it in mmgeom.MODELS'
